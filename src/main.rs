@@ -1,0 +1,2 @@
+//! The `barevip` command.
+fn main() {}
