@@ -268,8 +268,6 @@ fn sum(source: IpAddr, destination: IpAddr, form: Checksum, message: &[u8]) -> u
 
 #[cfg(test)]
 mod tests {
-    use proptest::prelude::*;
-
     use super::*;
 
     const V4_SOURCE: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
@@ -592,99 +590,5 @@ mod tests {
             Refusal::Checksum(0x1f).to_string(),
             "its checksum 0x001f is wrong, with and without pseudo-header"
         );
-    }
-
-    /// An advert, its source and its destination: of IPv4 to the group (an arbitrary destination
-    /// would now and then be one bit away from it), of IPv6 to anything.
-    fn any_sent_advert() -> impl Strategy<Value = (Advert, IpAddr, IpAddr)> {
-        let v4 = (
-            prop::collection::vec(any::<Ipv4Addr>().prop_map(IpAddr::V4), 1..=255),
-            any::<Ipv4Addr>().prop_map(IpAddr::V4),
-            Just(V4_GROUP),
-        );
-        let v6 = (
-            prop::collection::vec(any::<Ipv6Addr>().prop_map(IpAddr::V6), 1..=255),
-            any::<u64>().prop_map(|id| Ipv6Addr::from_bits(0xfe80 << 112 | u128::from(id)).into()),
-            any::<Ipv6Addr>().prop_map(IpAddr::V6),
-        );
-        let head = (1..=u8::MAX, any::<u8>(), 1..=4095_u16);
-        (head, prop_oneof![v4, v6]).prop_map(|((vrid, priority, interval), sent)| {
-            let (addresses, source, destination) = sent;
-            let advert = Advert {
-                vrid: Vrid::try_from(vrid).unwrap(),
-                priority: Priority::try_from(priority).ok(),
-                interval: Interval::from_centiseconds(interval).unwrap(),
-                addresses,
-            };
-            (advert, source, destination)
-        })
-    }
-
-    fn any_form() -> impl Strategy<Value = Checksum> {
-        prop_oneof![Just(Checksum::Rfc9568), Just(Checksum::PseudoHeader)]
-    }
-
-    proptest! {
-        #[test]
-        fn what_is_written_is_read_again(
-            (advert, source, destination) in any_sent_advert(),
-            form in any_form(),
-        ) {
-            let message = advert.emit(source, destination, form);
-            let (read, read_form) = Advert::parse(source, destination, 255, &message).unwrap();
-            prop_assert_eq!(&read, &advert);
-            // The form is known again by the octets that it makes.
-            prop_assert_eq!(advert.emit(source, destination, read_form), message);
-        }
-
-        #[test]
-        fn one_flipped_bit_is_noticed(
-            (advert, source, destination) in any_sent_advert(),
-            form in any_form(),
-            bit in any::<prop::sample::Index>(),
-        ) {
-            let mut message = advert.emit(source, destination, form);
-            let before = Advert::parse(source, destination, 255, &message);
-            prop_assert!(before.is_ok());
-            let bit = bit.index(message.len() * 8);
-            message[bit / 8] ^= 1 << (bit % 8);
-            prop_assert_ne!(Advert::parse(source, destination, 255, &message), before);
-        }
-
-        #[test]
-        fn arbitrary_octets_are_read_without_harm(
-            source in any::<IpAddr>(),
-            destination in any::<IpAddr>(),
-            ttl in any::<u8>(),
-            message in prop::collection::vec(any::<u8>(), 0..300),
-        ) {
-            if let Ok((advert, form)) = Advert::parse(source, destination, ttl, &message) {
-                let len = 8 + advert.addresses.len() * Family::of(source).address_len();
-                let written = advert.emit(source, destination, form);
-                prop_assert_eq!(written.len(), len);
-            }
-        }
-
-        /// As above, but near to valid, so that the later checks are reached too.
-        #[test]
-        fn damaged_messages_are_read_without_harm(
-            (advert, source, destination) in any_sent_advert(),
-            damage in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..4),
-            cut in any::<prop::sample::Index>(),
-        ) {
-            let mut message = advert.emit(source, destination, Checksum::Rfc9568);
-            for (index, value) in damage {
-                let index = index.index(message.len());
-                message[index] = value;
-            }
-            message[6..8].fill(0);
-            let sum = sum(source, destination, Checksum::Rfc9568, &message);
-            message[6..8].copy_from_slice(&sum.to_be_bytes());
-            message.truncate(cut.index(message.len() + 1));
-            if let Ok((read, _)) = Advert::parse(source, destination, 255, &message) {
-                prop_assert_eq!(read.addresses.len(), usize::from(message[3]));
-                prop_assert!(message.len() >= 8 + read.addresses.len() * 4);
-            }
-        }
     }
 }
