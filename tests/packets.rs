@@ -315,10 +315,7 @@ fn first_target_option(message: &[u8]) -> Option<[u8; 6]> {
     let Ok(Icmpv6PayloadSlice::NeighborAdvertisement(body)) = icmp.payload_slice() else {
         return None;
     };
-    let options = body
-        .options_iterator()
-        .collect::<Result<Vec<_>, _>>()
-        .ok()?;
+    let options = body.options_iterator().collect::<Result<Vec<_>, _>>().ok()?;
     options.into_iter().find_map(|option| match option {
         NdpOptionSlice::TargetLinkLayerAddress(option) => {
             Some(option.link_layer_address().try_into().ok())
@@ -337,15 +334,10 @@ fn ethernet_addresses(packet: &SlicedPacket<'_>) -> ([u8; 6], [u8; 6]) {
 
 /// The ICMPv6 message, after its way to us was checked.
 fn icmpv6<'a>(packet: &SlicedPacket<'a>, source: Ipv6Addr, group: Ipv6Addr) -> Icmpv6Slice<'a> {
-    let Some(NetSlice::Ipv6(ip)) = &packet.net else {
-        panic!("no IPv6: {packet:?}")
-    };
+    let Some(NetSlice::Ipv6(ip)) = &packet.net else { panic!("no IPv6: {packet:?}") };
     let header = ip.header();
     assert_eq!(header.hop_limit(), 255);
-    assert_eq!(
-        (header.source_addr(), header.destination_addr()),
-        (source, group)
-    );
+    assert_eq!((header.source_addr(), header.destination_addr()), (source, group));
     match &packet.transport {
         Some(TransportSlice::Icmpv6(icmp)) => {
             assert!(icmp.is_checksum_valid(source.octets(), group.octets()));
