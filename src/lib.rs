@@ -28,6 +28,7 @@ pub mod engine {
     pub mod vrrp {
         pub mod frames;
         pub mod packet;
+        pub mod role;
         pub mod router;
     }
 

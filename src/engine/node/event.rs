@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::links::LinkFault;
 use crate::engine::vrrp::frames::MacAddress;
-use crate::engine::vrrp::router::Cause;
+use crate::engine::vrrp::role::Cause;
 use crate::model::{Priority, Vip, Vrid};
 
 /// Something happened that an operator cares about.

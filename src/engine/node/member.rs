@@ -17,7 +17,8 @@ use super::problems::Problems;
 use super::status::{ActiveRouter, AddressStatus, Failover, RouterStatus};
 use crate::engine::time::Instant;
 use crate::engine::vrrp::packet::{Advert, Checksum};
-use crate::engine::vrrp::router::{Cause, Output, Role, Router, Settings};
+use crate::engine::vrrp::role::{Cause, Role};
+use crate::engine::vrrp::router::{Output, Router, Settings};
 use crate::model::{Candidate, ChecksumForm, Family, Preempt, Priority, VirtualRouter, Vrid};
 
 /// Between two announcements of all addresses that others ask for, at least.

@@ -24,7 +24,7 @@ use super::status::{Counters, NodeStatus};
 use crate::engine::time::Instant;
 use crate::engine::vrrp::frames::MacAddress;
 use crate::engine::vrrp::packet::Advert;
-use crate::engine::vrrp::router::Role;
+use crate::engine::vrrp::role::Role;
 use crate::model::{Family, VirtualRouter};
 
 /// Who this machine is.
