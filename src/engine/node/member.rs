@@ -1,13 +1,14 @@
 //! One virtual router on this machine: its link, its part in the election, what it wants bound,
 //! and how it lets go.
 
-use std::collections::{BTreeMap, BTreeSet};
+mod hearing;
+mod serving;
+
 use std::net::IpAddr;
 use std::time::Duration;
 
-use super::addresses::Wanted;
+use self::serving::Serving;
 use super::announcements::Key;
-use super::command::Packet;
 use super::event::{EventKind, Problem};
 use super::leaving::Leaving;
 use super::links::{LinkFault, LinkId};
@@ -19,20 +20,12 @@ use crate::engine::time::Instant;
 use crate::engine::vrrp::packet::{Advert, Checksum};
 use crate::engine::vrrp::role::{Cause, Role};
 use crate::engine::vrrp::router::{Output, Router, Settings};
-use crate::model::{Candidate, ChecksumForm, Family, Preempt, Priority, VirtualRouter, Vrid};
+use crate::model::{Candidate, Family, Preempt, Priority, VirtualRouter};
 
-/// Between two announcements of all addresses that others ask for, at least.
-const BLOCK_PAUSE: Duration = Duration::from_secs(1);
 /// How long a foreign thing that is no longer seen stays on record.
 const FOREIGN_KEPT: Duration = Duration::from_secs(60);
-/// An Active router may lack addresses of our plan for this long.
-const STALE_AFTER: Duration = Duration::from_secs(45);
-/// Answers to a lower router after which it counts as deaf.
-const DEAF_AFTER: u32 = 10;
 /// Longer lifetimes leave a dead node's addresses standing for too long.
 const SLOW_FENCE: Duration = Duration::from_secs(30);
-/// A router whose addresses can't be bound leaves the role to others for this long.
-const BIND_HOLD: Duration = Duration::from_secs(10);
 /// Probes before a router without rivals becomes Active, and the time after each.
 const PROBES: u8 = 2;
 const PROBE_PAUSE: Duration = Duration::from_millis(50);
@@ -94,14 +87,6 @@ enum Takeover {
 struct Probing {
     left: u8,
     next_at: Instant,
-}
-
-/// From becoming Active until everything is bound and announced.
-#[derive(Clone, Copy, Debug, Default)]
-struct Serving {
-    from: Option<Instant>,
-    wanted: usize,
-    bound: usize,
 }
 
 impl Member {
@@ -314,142 +299,9 @@ impl Member {
         }
     }
 
-    /// Whether an advert's addresses make it one of this router: a shared address does.
-    pub(super) fn recognises(&self, advert: &Advert) -> bool {
-        let shares = |address: &IpAddr| {
-            self.config.entries.iter().any(|entry| entry.vip.address() == *address)
-        };
-        advert.addresses.iter().any(shares)
-    }
-
-    /// A valid advert on our link with our VRID, not from this machine.
-    pub(super) fn hear(
-        &mut self,
-        advert: &Advert,
-        form: Checksum,
-        source: IpAddr,
-        is_multicast: bool,
-        (received_at, now): (Instant, Instant),
-        machine: &mut Machine,
-    ) {
-        if !self.recognises(advert) {
-            machine.counters.foreign_router += 1;
-            self.raise_for(Problem::ForeignRouter { source }, FOREIGN_KEPT, machine, now);
-            return;
-        }
-        machine.counters.adverts_heard += 1;
-        self.form = Some(form);
-        self.watch_paths(is_multicast, received_at, machine);
-        self.last_sign = Some(received_at).max(self.last_sign);
-        if advert.priority.is_some() && !self.decided {
-            self.decided = true;
-            machine.dirty = true;
-        }
-        if advert.priority.is_some() && self.probing.take().is_some() {
-            machine.dirty = true;
-        }
-        self.router.handle_advert(advert, source, received_at, now);
-        self.watch_list(advert, source, machine, now);
-        self.watch_contest(machine, now);
-        self.carry_out(machine, now);
-        if self.takeover == Takeover::Asked && self.role() == Role::Backup {
-            self.review(machine, now);
-        }
-    }
-
-    /// Adverts that come by unicast alone show a LAN that filters multicast.
-    fn watch_paths(&mut self, is_multicast: bool, at: Instant, machine: &mut Machine) {
-        let name = &self.config.name;
-        machine.counters.adverts_heard_multicast += u64::from(is_multicast);
-        if is_multicast {
-            self.multicast_heard = Some(at);
-            self.problems.clear(name, machine, |p| *p == Problem::MulticastFiltered);
-        } else if self.config.transport.multicast {
-            let since = *self.multicast_heard.get_or_insert(at);
-            if at.since(since) > self.config.interval.duration() * 10 {
-                self.raise_for(Problem::MulticastFiltered, FOREIGN_KEPT, machine, at);
-            }
-        }
-    }
-
-    /// An Active router that lists too little has an older plan.
-    fn watch_list(&mut self, advert: &Advert, source: IpAddr, machine: &mut Machine, now: Instant) {
-        let is_active = advert.priority.is_some() && self.role() == Role::Backup;
-        let lists = |vip: IpAddr| advert.addresses.contains(&vip) || !self.listed.contains(&vip);
-        let is_complete = self.config.served().all(|vip| lists(vip.address()));
-        if !is_active || is_complete {
-            self.incomplete_since = None;
-            let is_stale = |p: &Problem| matches!(p, Problem::StaleActive { .. });
-            return self.problems.clear(&self.config.name, machine, is_stale);
-        }
-        let since = *self.incomplete_since.get_or_insert(now);
-        if now.since(since) >= STALE_AFTER {
-            self.raise_for(Problem::StaleActive { source }, FOREIGN_KEPT, machine, now);
-        }
-    }
-
-    /// A lower router that never yields does not hear us; a takeover then gives way to it.
-    fn watch_contest(&mut self, machine: &mut Machine, now: Instant) {
-        let Some(contest) = self.router.contest().filter(|c| c.answered >= DEAF_AFTER) else {
-            return;
-        };
-        let kept = (self.config.interval.duration() * 10).max(Duration::from_secs(10));
-        let (source, priority) = (contest.source, contest.priority);
-        self.raise_for(Problem::DeafPeer { source, priority }, kept, machine, now);
-        if self.takeover == Takeover::Asked {
-            self.takeover = Takeover::Unheard;
-            self.review(machine, now);
-            self.router.step_back(Cause::TakeoverUnheard, false, Duration::ZERO, now);
-        }
-    }
-
-    fn raise_for(&mut self, problem: Problem, kept: Duration, machine: &mut Machine, now: Instant) {
-        self.problems.raise(&self.config.name, problem, Some(now + kept), machine, now);
-    }
-
-    /// Somebody sends adverts with our own source.
-    pub(super) fn hear_own_source(&mut self, source: IpAddr, machine: &mut Machine, now: Instant) {
-        self.raise_for(Problem::DuplicateSource { source }, FOREIGN_KEPT, machine, now);
-    }
-
-    /// Another machine announced an address of ours.
-    pub(super) fn hear_claim(
-        &mut self,
-        address: IpAddr,
-        mac: crate::engine::vrrp::frames::MacAddress,
-        machine: &mut Machine,
-        now: Instant,
-    ) {
-        if let Some(leaving) = &mut self.leaving {
-            if leaving.claimed(address, now) {
-                machine.dirty = true;
-                self.let_go_if_due(machine, now);
-            }
-            return;
-        }
-        let is_bound = self.link.is_some_and(|link| machine.addresses.is_bound((link, address)));
-        if self.probing.take().is_some() || (self.role() == Role::Active && is_bound) {
-            self.raise_for(Problem::ForeignClaim { address, mac }, FOREIGN_KEPT, machine, now);
-            self.announce_block(machine, now);
-        }
-    }
-
     /// The machine slept: others may have taken over, and nothing in a queue would say so.
     pub(super) fn wake(&mut self, machine: &mut Machine, now: Instant) {
         self.router.step_back(Cause::Slept, false, Duration::ZERO, now);
-        self.carry_out(machine, now);
-    }
-
-    /// An address could not be bound: somebody else shall try.
-    pub(super) fn fail(
-        &mut self,
-        address: IpAddr,
-        reason: String,
-        machine: &mut Machine,
-        now: Instant,
-    ) {
-        self.raise_for(Problem::BindFailed { address, reason }, BIND_HOLD * 2, machine, now);
-        self.router.step_back(Cause::BindFailed, true, BIND_HOLD, now);
         self.carry_out(machine, now);
     }
 
@@ -546,34 +398,6 @@ impl Member {
         }
     }
 
-    fn advertise(&self, priority: Option<Priority>, machine: &mut Machine) {
-        let Some(link) = self.link.and_then(|id| machine.links.get(id)) else {
-            return;
-        };
-        let Some(source) = link.source(&self.config).filter(|_| !self.listed.is_empty()) else {
-            return;
-        };
-        let id = link.id;
-        let form = match self.config.checksum {
-            ChecksumForm::Auto => self.form.unwrap_or(Checksum::Rfc9568),
-            ChecksumForm::Rfc9568 => Checksum::Rfc9568,
-            ChecksumForm::PseudoHeader => Checksum::PseudoHeader,
-        };
-        let advert = Advert {
-            vrid: self.config.vrid,
-            priority,
-            interval: self.config.interval,
-            addresses: self.listed.clone(),
-        };
-        let group = self.config.transport.multicast.then(|| self.config.family.group());
-        let peers = self.config.transport.peers.iter().copied();
-        for destination in group.into_iter().chain(peers.filter(|peer| *peer != source)) {
-            let message = advert.emit(source, destination, form);
-            machine.counters.adverts_sent += 1;
-            machine.send(id, Packet::Advert { source, destination, message });
-        }
-    }
-
     fn enter(&mut self, role: Role, cause: Cause, machine: &mut Machine, now: Instant) {
         self.role_since = now;
         self.transitions += 1;
@@ -596,173 +420,6 @@ impl Member {
         if cause != Cause::LinkLost {
             machine.note(Some(&self.config.name), kind);
         }
-    }
-
-    fn start_serving(&mut self, now: Instant) {
-        self.decided = true;
-        self.probing = None;
-        self.leaving = None;
-        self.parting = false;
-        self.serving = Serving { from: Some(self.last_sign.unwrap_or(now)), wanted: 0, bound: 0 };
-        self.refresh_at = Some(now + self.config.announce.refresh);
-    }
-
-    /// Lets go of the addresses, if others can hear of it one by one, else at once.
-    fn stop_serving(&mut self, cause: Cause, machine: &mut Machine, now: Instant) {
-        self.serving = Serving::default();
-        self.refresh_at = None;
-        self.block_due = None;
-        self.decided = true;
-        let is_use = |p: &Problem| matches!(p, Problem::AddressInUse { .. });
-        self.problems.clear(&self.config.name, machine, is_use);
-        let keys = self.keys();
-        for &key in &keys {
-            machine.announcements.stop(key);
-        }
-        // Nobody hears us, or a successor has announced everything long ago.
-        let at_once = matches!(cause, Cause::LinkLost | Cause::Slept | Cause::Replaced { .. });
-        let bound: BTreeSet<IpAddr> = keys
-            .into_iter()
-            .filter(|key| machine.addresses.is_ours(*key))
-            .map(|(_, address)| address)
-            .collect();
-        if !at_once && !bound.is_empty() {
-            self.leaving = Some(Leaving::new(bound, now));
-        }
-    }
-
-    /// Ends the handover when every address was claimed, or none was for too long.
-    fn let_go_if_due(&mut self, machine: &mut Machine, now: Instant) {
-        if let Some(leaving) = self.leaving.take_if(|leaving| leaving.is_over(now)) {
-            machine.note(Some(&self.config.name), leaving.summary());
-            machine.dirty = true;
-            self.parting = true;
-        }
-    }
-
-    /// Says priority 0 once more when the last address is gone, so that the new Active router
-    /// announces again to those who asked in between.
-    pub(super) fn part_if_gone(&mut self, machine: &mut Machine) {
-        if !self.parting || self.keys().iter().any(|key| machine.addresses.is_ours(*key)) {
-            return;
-        }
-        self.parting = false;
-        if self.role() != Role::Active {
-            self.advertise(None, machine);
-        }
-    }
-
-    /// Whether addresses are still being handed over.
-    pub(super) const fn is_leaving(&self) -> bool {
-        self.leaving.is_some() || self.parting
-    }
-
-    /// What this router wants of the kernel.
-    pub(super) fn want(&mut self, machine: &Machine, wanted: &mut BTreeMap<Key, Wanted>) {
-        let Some(link) = self.link else {
-            return;
-        };
-        let patience = self.config.interval.duration() * 3;
-        let mut count = 0;
-        for vip in self.config.served() {
-            let key = (link, vip.address());
-            let bind = self.role() == Role::Active;
-            let is_wanted = match self.role() {
-                Role::Active => {
-                    let is_own_address = self.is_owner() && machine.addresses.is_foreign(key);
-                    !is_own_address && !self.is_elsewhere(key, machine)
-                }
-                Role::Backup | Role::Initialize => {
-                    let is_held = self.leaving.as_ref().is_some_and(|l| l.holds(vip.address()));
-                    is_held || (!self.decided && self.role() == Role::Backup)
-                }
-            };
-            if is_wanted {
-                count += 1;
-                wanted.insert(key, Wanted { vip, bind, patience });
-            }
-        }
-        self.serving.wanted = count;
-    }
-
-    fn is_owner(&self) -> bool {
-        self.router.settings().priority == Priority::OWNER && self.takeover == Takeover::No
-    }
-
-    /// Whether another VRID has a better claim: it was there first, or it is the lower of two
-    /// that both hold the address.
-    fn is_elsewhere(&self, key: Key, machine: &Machine) -> bool {
-        machine
-            .elsewhere
-            .get(&key)
-            .is_some_and(|other| other.vrid < self.config.vrid || !machine.addresses.is_bound(key))
-    }
-
-    /// An address of this router is bound now.
-    pub(super) fn bound(&mut self, key: Key, machine: &mut Machine, now: Instant) {
-        if self.role() != Role::Active {
-            return;
-        }
-        let announce = self.config.announce;
-        machine.announcements.start(key, announce.rounds, announce.spacing, true, now);
-        let is_use =
-            |p: &Problem| matches!(p, Problem::AddressInUse { address } if *address == key.1);
-        self.problems.clear(&self.config.name, machine, is_use);
-        self.serving.bound += 1;
-        if let Some(from) = self.serving.from
-            && self.serving.bound >= self.serving.wanted
-            && self.last_failover.is_none_or(|failover| failover.at < self.role_since)
-        {
-            let took = now.since(from);
-            self.last_failover = Some(Failover { at: now, took });
-            let addresses = self.serving.bound;
-            machine.note(Some(&self.config.name), EventKind::Serving { addresses, took });
-        }
-    }
-
-    /// An address of this router was removed by somebody else.
-    pub(super) fn lost(&mut self, key: Key, machine: &mut Machine) {
-        self.serving.bound = self.serving.bound.saturating_sub(1);
-        machine.announcements.stop(key);
-    }
-
-    /// Announces everything again because somebody may have been told otherwise, at most once a
-    /// second.
-    fn announce_block(&mut self, machine: &mut Machine, now: Instant) {
-        if self.role() != Role::Active {
-            self.block_due = None;
-            return;
-        }
-        match self.block_at.map(|at| at + BLOCK_PAUSE).filter(|at| *at > now) {
-            Some(later) => self.block_due = Some(later),
-            None => {
-                self.block_at = Some(now);
-                self.block_due = None;
-                self.announce_all(1, true, machine, now);
-            }
-        }
-    }
-
-    fn announce_all(&self, rounds: u8, urgent: bool, machine: &mut Machine, now: Instant) {
-        for key in self.keys() {
-            if machine.addresses.is_bound(key) {
-                let spacing = self.config.announce.spacing;
-                machine.announcements.start(key, rounds, spacing, urgent, now);
-            }
-        }
-    }
-
-    /// Another VRID's claim on an address of ours.
-    pub(super) fn hear_elsewhere(
-        &mut self,
-        address: IpAddr,
-        (vrid, source): (Vrid, IpAddr),
-        until: Instant,
-        machine: &mut Machine,
-        now: Instant,
-    ) {
-        let problem = Problem::AddressElsewhere { address, vrid, source };
-        self.problems.raise(&self.config.name, problem, Some(until), machine, now);
     }
 
     pub(super) fn status(&self, machine: &Machine) -> RouterStatus {
