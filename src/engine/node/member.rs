@@ -246,8 +246,12 @@ impl Member {
                 let (id, name) = (link.id, link.name.clone());
                 let source = link.source(&self.config);
                 self.link = Some(id);
-                if self.fault.take().is_some_and(|fault| fault.told) {
-                    machine.note(Some(&self.config.name), EventKind::LinkBack { link: name });
+                match self.fault.take() {
+                    Some(fault) if fault.told => {
+                        machine.note(Some(&self.config.name), EventKind::LinkBack { link: name });
+                    }
+                    Some(_) => self.announce_block(machine, now),
+                    None => {}
                 }
                 source
             }

@@ -70,6 +70,26 @@ pub struct Contest {
     pub at: Instant,
 }
 
+impl Contest {
+    /// One more losing advert. Copies of one advert count once, and a peer that was silent for
+    /// ten intervals begins anew: it yielded.
+    fn after(before: Option<Self>, heard: Heard) -> Self {
+        let Heard { source, priority, interval, at } = heard;
+        let since = before
+            .filter(|contest| contest.source == source)
+            .map(|contest| (contest, at.since(contest.at)));
+        match since {
+            Some((contest, since)) if since * 2 < interval.duration() => {
+                Self { priority, ..contest }
+            }
+            Some((contest, since)) if since <= interval.duration() * 10 => {
+                Self { source, priority, answered: contest.answered.saturating_add(1), at }
+            }
+            _ => Self { source, priority, answered: 1, at },
+        }
+    }
+}
+
 /// One virtual router on one machine.
 #[derive(Clone, Debug)]
 pub struct Router {
@@ -358,23 +378,7 @@ impl Router {
             let cause = Cause::Outranked { by: heard.source, priority: heard.priority };
             return self.become_backup(Down::Silence(heard.at), Some(heard), cause);
         }
-        active.contest = Some(match active.contest {
-            Some(contest) if contest.source == heard.source => {
-                let counts = heard.at.since(contest.at) * 2 >= heard.interval.duration();
-                Contest {
-                    answered: contest.answered.saturating_add(u32::from(counts)),
-                    at: if counts { heard.at } else { contest.at },
-                    priority: heard.priority,
-                    ..contest
-                }
-            }
-            _ => Contest {
-                source: heard.source,
-                priority: heard.priority,
-                answered: 1,
-                at: heard.at,
-            },
-        });
+        active.contest = Some(Contest::after(active.contest, heard));
         // "Discard and send an ADVERTISEMENT immediately"; the advert timer runs on.
         let pause = self.settings.interval.duration() / PHASES;
         if now.since(active.sent_at) >= pause {
