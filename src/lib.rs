@@ -20,6 +20,11 @@
 
 pub mod model;
 
+/// Wires: one loop for each role.
+pub mod app {
+    pub mod node_loop;
+}
+
 /// Decides: values in, values out.
 pub mod engine {
     pub mod time;
@@ -49,5 +54,23 @@ pub mod engine {
         pub mod node;
         mod problems;
         pub mod status;
+    }
+}
+
+/// Touches the world, decides nothing.
+pub mod io {
+    pub mod clock;
+    pub mod wake;
+
+    /// The kernel's network: links, addresses, packets.
+    pub mod kernel {
+        mod filter;
+        mod group;
+        pub mod netlink;
+        mod picture;
+        pub mod receive;
+        mod route_socket;
+        pub mod scheduler;
+        pub mod send;
     }
 }
