@@ -36,11 +36,7 @@ impl Instance {
     /// The instance whose mark this metric is; `None` for anybody else's metric.
     #[must_use]
     pub const fn from_metric(metric: u32) -> Option<Self> {
-        if metric & 0xffff_0000 == Self::MARK {
-            Some(Self(metric))
-        } else {
-            None
-        }
+        if metric & 0xffff_0000 == Self::MARK { Some(Self(metric)) } else { None }
     }
 }
 
