@@ -232,16 +232,11 @@ impl NodeHandle {
             .with_context(|| format!("can't open the sockets that adverts leave on; {rights}"))?;
         let wake = Arc::new(Wake::new().context("can't make an eventfd")?);
         let (inputs, inbox) = mpsc::channel();
-        let remote = Remote {
-            inputs,
-            wake: Arc::clone(&wake),
-        };
+        let remote = Remote { inputs, wake: Arc::clone(&wake) };
         let links_unread = Arc::new(AtomicBool::new(false));
-        let netlink = Netlink::start(
-            identity.instance,
-            outlet(remote.clone(), Arc::clone(&links_unread)),
-        )
-        .context("can't talk to the kernel about links and addresses (netlink)")?;
+        let netlink =
+            Netlink::start(identity.instance, outlet(remote.clone(), Arc::clone(&links_unread)))
+                .context("can't talk to the kernel about links and addresses (netlink)")?;
         let (events, told) = async_mpsc::channel(EVENTS);
         let (end, ended) = oneshot::channel();
         let started = clock::now();
@@ -275,12 +270,7 @@ impl NodeHandle {
                 end.send(result).ok();
             })
             .context("can't start the engine's thread")?;
-        Ok(Self {
-            remote,
-            events: Some(told),
-            ended,
-            thread: Some(thread),
-        })
+        Ok(Self { remote, events: Some(told), ended, thread: Some(thread) })
     }
 
     /// The way into the thread, for other tasks.
@@ -304,9 +294,7 @@ impl NodeHandle {
 
     /// The node's news. There is one reader: a second call gets a stream that has ended.
     pub fn events(&mut self) -> Events {
-        self.events
-            .take()
-            .unwrap_or_else(|| async_mpsc::channel(1).1)
+        self.events.take().unwrap_or_else(|| async_mpsc::channel(1).1)
     }
 
     /// Waits for the end of the thread: after [`Remote::shutdown`] everything was handed over and
@@ -316,10 +304,7 @@ impl NodeHandle {
     /// Where the thread panicked, or addresses could not be removed.
     pub async fn finished(&mut self) -> anyhow::Result<()> {
         let ended = (&mut self.ended).await;
-        let panicked = self
-            .thread
-            .take()
-            .is_some_and(|thread| thread.join().is_err());
+        let panicked = self.thread.take().is_some_and(|thread| thread.join().is_err());
         match ended {
             Ok(result) if !panicked => result,
             Ok(_) | Err(_) => Err(anyhow!("the engine's thread ended by a panic; see above")),
@@ -404,9 +389,7 @@ impl Engine {
             }
             self.wait();
         }
-        let Self {
-            instance, netlink, ..
-        } = self;
+        let Self { instance, netlink, .. } = self;
         // First what was asked for, then what is left: nothing, unless time was up.
         drop(netlink);
         let left = netlink::cleanup(instance).context("can't remove this instance's addresses")?;
@@ -442,8 +425,7 @@ impl Engine {
     }
 
     fn is_over(&self) -> bool {
-        self.shutdown_by
-            .is_some_and(|by| self.node.is_finished() || by <= clock::now())
+        self.shutdown_by.is_some_and(|by| self.node.is_finished() || by <= clock::now())
     }
 
     /// Hands over all that has arrived on the wire. When this returns, everything that arrived
@@ -453,17 +435,10 @@ impl Engine {
             let started = clock::now();
             let node = &mut self.node;
             self.receiver.drain(|heard| match heard {
-                Heard::Advert {
-                    link,
-                    source,
-                    destination,
-                    ttl,
-                    message,
-                    received_at,
-                } => node.handle_advert(link, source, destination, ttl, message, received_at),
-                Heard::Neighbour {
-                    link, announcement, ..
-                } => {
+                Heard::Advert { link, source, destination, ttl, message, received_at } => {
+                    node.handle_advert(link, source, destination, ttl, message, received_at)
+                }
+                Heard::Neighbour { link, announcement, .. } => {
                     let (address, mac) = (announcement.address, announcement.mac);
                     node.handle_neighbour(link, address, mac, started);
                 }
@@ -557,25 +532,13 @@ impl Engine {
         while let Some(command) = self.node.next_command() {
             match command {
                 Command::Send { link, packet } => match packet {
-                    Packet::Advert {
-                        source,
-                        destination,
-                        message,
-                    } => self.sender.advert(link, source, destination, &message),
+                    Packet::Advert { source, destination, message } => {
+                        self.sender.advert(link, source, destination, &message)
+                    }
                     Packet::Frame(frame) => self.sender.frame(link, &frame),
                 },
-                Command::Address {
-                    id,
-                    link,
-                    vip,
-                    change,
-                } => {
-                    let request = Request::Address {
-                        id,
-                        link,
-                        vip,
-                        change,
-                    };
+                Command::Address { id, link, vip, change } => {
+                    let request = Request::Address { id, link, vip, change };
                     if let Err(failure) = self.netlink.request(request) {
                         self.busy.push((id, failure));
                     }

@@ -35,10 +35,7 @@ impl Moment {
     /// Reads both clocks.
     #[must_use]
     pub fn read() -> Self {
-        Self {
-            now: now(),
-            wall: read(ClockId::CLOCK_REALTIME),
-        }
+        Self { now: now(), wall: read(ClockId::CLOCK_REALTIME) }
     }
 
     /// The monotonic half.
@@ -82,9 +79,7 @@ impl SleepWatch {
     /// Notices what is slept from now on.
     #[must_use]
     pub fn start() -> Self {
-        Self {
-            ahead: boot_time_ahead(),
-        }
+        Self { ahead: boot_time_ahead() }
     }
 
     /// How long the machine was suspended since the last call, if it was.
@@ -116,10 +111,7 @@ mod tests {
 
     #[test]
     fn a_time_stamp_of_the_kernel_becomes_an_instant() {
-        let moment = Moment {
-            now: Instant::after_origin(seconds(100)),
-            wall: seconds(5000),
-        };
+        let moment = Moment { now: Instant::after_origin(seconds(100)), wall: seconds(5000) };
         let at = |stamp, not_before| {
             moment
                 .received_at(seconds(stamp), Instant::after_origin(seconds(not_before)))
@@ -132,10 +124,7 @@ mod tests {
 
     #[test]
     fn an_instant_becomes_wall_clock_time_on_both_sides_of_now() {
-        let moment = Moment {
-            now: Instant::after_origin(seconds(100)),
-            wall: seconds(5000),
-        };
+        let moment = Moment { now: Instant::after_origin(seconds(100)), wall: seconds(5000) };
         let wall_at = |s| moment.wall_at(Instant::after_origin(seconds(s)));
         assert_eq!(wall_at(40), SystemTime::UNIX_EPOCH + seconds(4940));
         assert_eq!(wall_at(160), SystemTime::UNIX_EPOCH + seconds(5060));
@@ -145,11 +134,7 @@ mod tests {
     fn only_a_growing_difference_of_the_clocks_is_a_suspend() {
         let mut watch = SleepWatch { ahead: seconds(7) };
         assert_eq!(watch.observe(seconds(7)), None);
-        assert_eq!(
-            watch.observe(seconds(6)),
-            None,
-            "the second reading was late"
-        );
+        assert_eq!(watch.observe(seconds(6)), None, "the second reading was late");
         assert_eq!(watch.observe(seconds(7)), None, "and this one was not");
         assert_eq!(watch.observe(seconds(67)), Some(seconds(60)));
         assert_eq!(watch.observe(seconds(67)), None, "told once");

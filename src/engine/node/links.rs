@@ -36,11 +36,7 @@ impl Instance {
     /// The instance whose mark this metric is; `None` for anybody else's metric.
     #[must_use]
     pub const fn from_metric(metric: u32) -> Option<Self> {
-        if metric & 0xffff_0000 == Self::MARK {
-            Some(Self(metric))
-        } else {
-            None
-        }
+        if metric & 0xffff_0000 == Self::MARK { Some(Self(metric)) } else { None }
     }
 }
 
@@ -177,12 +173,10 @@ impl Link {
     /// the addresses' owner.
     #[must_use]
     pub fn source(&self, router: &VirtualRouter) -> Option<IpAddr> {
-        self.own_addresses(router)
-            .map(|own| own.address)
-            .find(|address| match address {
-                IpAddr::V4(_) => true,
-                IpAddr::V6(v6) => is_link_local(*v6),
-            })
+        self.own_addresses(router).map(|own| own.address).find(|address| match address {
+            IpAddr::V4(_) => true,
+            IpAddr::V6(v6) => is_link_local(*v6),
+        })
     }
 
     /// Whether the link holds `address`, whoever put it there.

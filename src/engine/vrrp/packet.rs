@@ -126,24 +126,9 @@ impl Advert {
         if ttl != 255 {
             return Err(Refusal::Ttl(ttl));
         }
-        let too_short = |needs| Refusal::Length {
-            has: message.len(),
-            needs,
-        };
-        let (
-            &[
-                kind,
-                vrid,
-                priority,
-                count,
-                interval @ ..,
-                sum_high,
-                sum_low,
-            ],
-            _,
-        ) = message
-            .split_first_chunk::<HEADER_LEN>()
-            .ok_or(too_short(HEADER_LEN))?;
+        let too_short = |needs| Refusal::Length { has: message.len(), needs };
+        let (&[kind, vrid, priority, count, interval @ .., sum_high, sum_low], _) =
+            message.split_first_chunk::<HEADER_LEN>().ok_or(too_short(HEADER_LEN))?;
         // Version 2 would be read from here on by its own rules.
         if kind >> 4 != VERSION {
             return Err(Refusal::Version(kind >> 4));
@@ -180,11 +165,8 @@ impl Advert {
     #[must_use]
     pub fn emit(&self, source: IpAddr, destination: IpAddr, form: Checksum) -> Vec<u8> {
         let family = Family::of(source);
-        let listed = self
-            .addresses
-            .iter()
-            .filter(|address| Family::of(**address) == family)
-            .take(MAX_COUNT);
+        let listed =
+            self.addresses.iter().filter(|address| Family::of(**address) == family).take(MAX_COUNT);
         let count = listed.clone().count();
         let mut message = Vec::with_capacity(HEADER_LEN + count * family.address_len());
         message.extend([
@@ -224,18 +206,8 @@ impl Advert {
 /// The list behind the header.
 fn addresses(family: Family, octets: &[u8]) -> Vec<IpAddr> {
     match family {
-        Family::Ipv4 => octets
-            .as_chunks::<4>()
-            .0
-            .iter()
-            .map(|&a| a.into())
-            .collect(),
-        Family::Ipv6 => octets
-            .as_chunks::<16>()
-            .0
-            .iter()
-            .map(|&a| a.into())
-            .collect(),
+        Family::Ipv4 => octets.as_chunks::<4>().0.iter().map(|&a| a.into()).collect(),
+        Family::Ipv6 => octets.as_chunks::<16>().0.iter().map(|&a| a.into()).collect(),
     }
 }
 
@@ -309,10 +281,7 @@ mod tests {
             vrid,
             priority: None,
             interval: Interval::from_centiseconds(4095).unwrap(),
-            addresses: vec![
-                vrid.link_local().into(),
-                "2001:db8::10".parse::<IpAddr>().unwrap(),
-            ],
+            addresses: vec![vrid.link_local().into(), "2001:db8::10".parse::<IpAddr>().unwrap()],
         }
     }
 
@@ -528,10 +497,7 @@ mod tests {
     #[test]
     fn every_priority_is_read_rfc9568_5_2_4() {
         for priority in 0..=255 {
-            let advert = Advert {
-                priority: Priority::try_from(priority).ok(),
-                ..v4_advert()
-            };
+            let advert = Advert { priority: Priority::try_from(priority).ok(), ..v4_advert() };
             let message = advert.emit(V4_SOURCE, V4_GROUP, Checksum::Rfc9568);
             assert_eq!(message[2], priority);
             assert_eq!(parse_v4(&message).unwrap().0.priority, advert.priority);
@@ -542,10 +508,7 @@ mod tests {
     fn what_does_not_fit_is_left_out_of_a_message() {
         let mut advert = v4_advert();
         advert.addresses.insert(1, V6_SOURCE);
-        assert_eq!(
-            advert.emit(V4_SOURCE, V4_GROUP, Checksum::Rfc9568),
-            V4_PLAIN
-        );
+        assert_eq!(advert.emit(V4_SOURCE, V4_GROUP, Checksum::Rfc9568), V4_PLAIN);
         advert.addresses = vec![[192, 0, 2, 10].into(); 300];
         let message = advert.emit(V4_SOURCE, V4_GROUP, Checksum::Rfc9568);
         assert_eq!(message.len(), 8 + 255 * 4);

@@ -37,11 +37,7 @@ impl Membership {
         };
         // Without a port nothing is ever delivered to it.
         let socket = Socket::new(domain, Type::DGRAM.nonblocking().cloexec(), None)?;
-        let membership = Self {
-            socket,
-            link,
-            family,
-        };
+        let membership = Self { socket, link, family };
         membership.renew()?;
         Ok(membership)
     }

@@ -123,11 +123,7 @@ impl Netlink {
             .name("barevip-netlink".to_owned())
             .stack_size(STACK)
             .spawn(move || worker.run())?;
-        Ok(Self {
-            requests: Some(requests),
-            wake,
-            thread: Some(thread),
-        })
+        Ok(Self { requests: Some(requests), wake, thread: Some(thread) })
     }
 
     /// Asks for something, without waiting.
@@ -213,12 +209,7 @@ impl<R: Outlet> Worker<R> {
             self.keep_up();
             self.show();
             match self.inbox.try_recv() {
-                Ok(Request::Address {
-                    id,
-                    link,
-                    vip,
-                    change,
-                }) => {
+                Ok(Request::Address { id, link, vip, change }) => {
                     let result = self.change(link, vip, change);
                     (self.report)(Report::Done(id, result));
                 }
@@ -238,12 +229,7 @@ impl<R: Outlet> Worker<R> {
     /// Brings the picture up to date: from events, or anew where events were lost.
     fn keep_up(&mut self) {
         let now = clock::now();
-        let Self {
-            picture,
-            events,
-            dirty,
-            ..
-        } = self;
+        let Self { picture, events, dirty, .. } = self;
         let complete = events.events(|message| match Change::read(message) {
             Some(Change::Link(link)) => {
                 let (id, name) = (link.id, link.name.clone());
@@ -300,30 +286,17 @@ impl<R: Outlet> Worker<R> {
 
     /// Until there is an event or a request, or something is due.
     fn wait(&mut self) {
-        let due = [
-            Some(self.next_dump),
-            self.next_join,
-            self.dirty.then_some(self.next_snapshot),
-        ];
-        let left = due
-            .into_iter()
-            .flatten()
-            .min()
-            .map(|at| at.since(clock::now()));
+        let due = [Some(self.next_dump), self.next_join, self.dirty.then_some(self.next_snapshot)];
+        let left = due.into_iter().flatten().min().map(|at| at.since(clock::now()));
         wait(&[self.events.readable(), self.wake.readable()], left);
         self.wake.hush();
     }
 
     fn change(&mut self, link: LinkId, vip: Vip, change: AddressChange) -> Result<(), Failure> {
-        let is_ours = self
-            .picture
-            .holds(link, vip)
-            .map(|held| held.instance == Some(self.instance));
+        let is_ours =
+            self.picture.holds(link, vip).map(|held| held.instance == Some(self.instance));
         match change {
-            AddressChange::Add {
-                lifetime,
-                not_after,
-            } => {
+            AddressChange::Add { lifetime, not_after } => {
                 in_time(not_after)?;
                 let flags = NLM_F_CREATE | NLM_F_EXCL;
                 let added = self.kernel.put(link, vip, self.instance, lifetime, flags);
@@ -336,10 +309,7 @@ impl<R: Outlet> Worker<R> {
                 let held = Held::ours(vip, self.instance);
                 self.dirty |= self.picture.apply(Change::Address(link, held));
             }
-            AddressChange::Refresh {
-                lifetime,
-                not_after,
-            } => {
+            AddressChange::Refresh { lifetime, not_after } => {
                 if is_ours != Some(true) {
                     return Err(Failure::Refused(
                         "the address is not there with our mark any more".to_owned(),
@@ -352,13 +322,9 @@ impl<R: Outlet> Worker<R> {
             }
             AddressChange::Remove => {
                 if is_ours == Some(false) {
-                    return Err(Failure::Refused(
-                        "the address is not marked as ours".to_owned(),
-                    ));
+                    return Err(Failure::Refused("the address is not marked as ours".to_owned()));
                 }
-                self.kernel
-                    .remove(link, vip.address(), vip.prefix_len())
-                    .map_err(refused)?;
+                self.kernel.remove(link, vip.address(), vip.prefix_len()).map_err(refused)?;
                 let gone = Held::ours(vip, self.instance).address;
                 self.dirty |= self.picture.apply(Change::AddressGone(link, gone));
             }
@@ -414,11 +380,7 @@ fn forwards_ipv6(name: &str) -> bool {
 }
 
 fn in_time(not_after: Instant) -> Result<(), Failure> {
-    if clock::now() > not_after {
-        Err(Failure::TooLate)
-    } else {
-        Ok(())
-    }
+    if clock::now() > not_after { Err(Failure::TooLate) } else { Ok(()) }
 }
 
 fn refused(error: Errno) -> Failure {
@@ -438,9 +400,7 @@ struct Kernel {
 
 impl Kernel {
     fn open() -> io::Result<Self> {
-        Ok(Self {
-            socket: RouteSocket::open(0)?,
-        })
+        Ok(Self { socket: RouteSocket::open(0)? })
     }
 
     /// All links and addresses as they are.
@@ -456,10 +416,8 @@ impl Kernel {
         for change in links.into_iter().chain(addresses) {
             picture.append(change);
         }
-        let names: Vec<(LinkId, bool)> = picture
-            .names()
-            .map(|(id, name)| (id, forwards_ipv6(name)))
-            .collect();
+        let names: Vec<(LinkId, bool)> =
+            picture.names().map(|(id, name)| (id, forwards_ipv6(name))).collect();
         for (id, forwards) in names {
             picture.set_forwarding(id, forwards);
         }
@@ -513,9 +471,8 @@ fn message(link: LinkId, address: IpAddr, prefix_len: u8) -> AddressMessage {
     message.header.prefix_len = prefix_len;
     message.header.scope = AddressScope::Universe;
     message.header.index = link.0;
-    message.attributes.extend([
-        AddressAttribute::Local(address),
-        AddressAttribute::Address(address),
-    ]);
+    message
+        .attributes
+        .extend([AddressAttribute::Local(address), AddressAttribute::Address(address)]);
     message
 }

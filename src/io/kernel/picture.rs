@@ -112,14 +112,12 @@ impl Picture {
         match change {
             Change::Link(link) => self.see_link(link),
             Change::LinkGone(id) => self.links.remove(&id).is_some(),
-            Change::Address(link, held) => self
-                .links
-                .get_mut(&link)
-                .is_some_and(|seen| insert(&mut seen.addresses, held)),
-            Change::AddressGone(link, address) => self
-                .links
-                .get_mut(&link)
-                .is_some_and(|seen| remove(&mut seen.addresses, address)),
+            Change::Address(link, held) => {
+                self.links.get_mut(&link).is_some_and(|seen| insert(&mut seen.addresses, held))
+            }
+            Change::AddressGone(link, address) => {
+                self.links.get_mut(&link).is_some_and(|seen| remove(&mut seen.addresses, address))
+            }
         }
     }
 
@@ -141,10 +139,7 @@ impl Picture {
             return true;
         };
         // A message says nothing about forwarding.
-        let link = Link {
-            forwards_ipv6: seen.link.forwards_ipv6,
-            ..link
-        };
+        let link = Link { forwards_ipv6: seen.link.forwards_ipv6, ..link };
         let changed = seen.link != link;
         seen.link = link;
         changed
@@ -160,9 +155,7 @@ impl Picture {
 
     /// The indices and names of all links.
     pub(super) fn names(&self) -> impl Iterator<Item = (LinkId, &str)> {
-        self.links
-            .iter()
-            .map(|(id, seen)| (*id, seen.link.name.as_str()))
+        self.links.iter().map(|(id, seen)| (*id, seen.link.name.as_str()))
     }
 
     /// The name of a link.
@@ -195,18 +188,14 @@ impl Picture {
             addresses: seen.addresses.iter().map(|held| held.address).collect(),
             ..seen.link.clone()
         });
-        LinkSnapshot {
-            links: links.collect(),
-        }
+        LinkSnapshot { links: links.collect() }
     }
 }
 
 /// Puts an address where the kernel has it. A known one stays in its place unless it ceased to
 /// be, or became, a secondary one.
 fn insert(addresses: &mut Vec<Held>, held: Held) -> bool {
-    let known = addresses
-        .iter()
-        .position(|known| is_same(known.address, held.address));
+    let known = addresses.iter().position(|known| is_same(known.address, held.address));
     match known.and_then(|at| addresses.get_mut(at)) {
         Some(known) if known.secondary == held.secondary => {
             return std::mem::replace(known, held) != held;

@@ -124,11 +124,7 @@ impl Receiver {
     /// The kernel's, `EPERM` above all: CAP_NET_RAW is missing.
     pub fn open() -> io::Result<Self> {
         Ok(Self {
-            ears: [
-                Ear::open(Kind::Ipv4)?,
-                Ear::open(Kind::Ipv6)?,
-                Ear::open(Kind::Arp)?,
-            ],
+            ears: [Ear::open(Kind::Ipv4)?, Ear::open(Kind::Ipv6)?, Ear::open(Kind::Arp)?],
             listening: BTreeSet::new(),
             drained_at: Moment::read().now(),
             buffer: vec![0; LONGEST],
@@ -179,9 +175,9 @@ impl Receiver {
                 if !self.listening.contains(&(link, ear.kind.family())) {
                     continue;
                 }
-                let received_at = arrival.stamp.map_or(moment.now(), |stamp| {
-                    moment.received_at(stamp, self.drained_at)
-                });
+                let received_at = arrival
+                    .stamp
+                    .map_or(moment.now(), |stamp| moment.received_at(stamp, self.drained_at));
                 let bytes = self.buffer.get(..arrival.length).unwrap_or_default();
                 if let Some(packet) = understand(ear.kind, link, bytes, received_at) {
                     heard(packet);
@@ -225,11 +221,7 @@ impl Ear {
         enlarge_queue(&socket)?;
         setsockopt(&socket, ReceiveTimestampns, &true)?;
         setsockopt(&socket, RxqOvfl, &1)?;
-        Ok(Self {
-            kind,
-            socket,
-            overflowed: 0,
-        })
+        Ok(Self { kind, socket, overflowed: 0 })
     }
 
     /// The next packet, its bytes in `buffer`; `None` where there is none.
@@ -242,11 +234,7 @@ impl Ear {
                 Err(Errno::EAGAIN) => return None,
                 // A signal, or a pending error (the link went down), which reading has cleared.
                 Err(_) => {
-                    return Some(Arrival {
-                        length: 0,
-                        link: None,
-                        stamp: None,
-                    });
+                    return Some(Arrival { length: 0, link: None, stamp: None });
                 }
             };
         let mut stamp = None;
@@ -270,11 +258,7 @@ impl Ear {
 }
 
 fn understand(kind: Kind, link: LinkId, bytes: &[u8], received_at: Instant) -> Option<Heard<'_>> {
-    let neighbour = |announcement| Heard::Neighbour {
-        link,
-        announcement,
-        received_at,
-    };
+    let neighbour = |announcement| Heard::Neighbour { link, announcement, received_at };
     if kind == Kind::Arp {
         return Announcement::from_arp(bytes).map(neighbour);
     }

@@ -58,11 +58,7 @@ impl RouteSocket {
         )?;
         enlarge_queue(&socket)?;
         bind(socket.as_raw_fd(), &NetlinkAddr::new(0, groups))?;
-        Ok(Self {
-            socket,
-            sequence: 0,
-            buffer: vec![0; LONGEST],
-        })
+        Ok(Self { socket, sequence: 0, buffer: vec![0; LONGEST] })
     }
 
     /// Carries out one request.
@@ -119,11 +115,7 @@ impl RouteSocket {
         let mut disturbed = false;
         loop {
             let length = loop {
-                match recv(
-                    self.socket.as_raw_fd(),
-                    &mut self.buffer,
-                    MsgFlags::MSG_DONTWAIT,
-                ) {
+                match recv(self.socket.as_raw_fd(), &mut self.buffer, MsgFlags::MSG_DONTWAIT) {
                     Ok(length) => break length,
                     Err(Errno::EINTR) => {}
                     Err(Errno::EAGAIN) => {
@@ -156,11 +148,7 @@ impl RouteSocket {
     /// `ENOBUFS`: events were lost, so only a dump shows what is.
     pub(super) fn events(&mut self, mut each: impl FnMut(Message<'_>)) -> Result<(), Errno> {
         loop {
-            match recv(
-                self.socket.as_raw_fd(),
-                &mut self.buffer,
-                MsgFlags::MSG_DONTWAIT,
-            ) {
+            match recv(self.socket.as_raw_fd(), &mut self.buffer, MsgFlags::MSG_DONTWAIT) {
                 Ok(length) => {
                     let datagram = self.buffer.get(..length).unwrap_or_default();
                     for message in messages(datagram) {
@@ -182,10 +170,8 @@ impl RouteSocket {
 
 /// Waits until one of them is readable, at most for this long.
 pub(super) fn wait(readable: &[BorrowedFd<'_>], timeout: Option<Duration>) {
-    let mut poll: Vec<PollFd<'_>> = readable
-        .iter()
-        .map(|fd| PollFd::new(*fd, PollFlags::POLLIN))
-        .collect();
+    let mut poll: Vec<PollFd<'_>> =
+        readable.iter().map(|fd| PollFd::new(*fd, PollFlags::POLLIN)).collect();
     // A signal or an error ends the wait early, and whoever waits looks again.
     nix::poll::ppoll(&mut poll, timeout.map(TimeSpec::from_duration), None).ok();
 }

@@ -80,9 +80,7 @@ impl Sender {
             (IpAddr::V4(source), IpAddr::V4(destination)) => {
                 let from = libc::in_pktinfo {
                     ipi_ifindex: link.0.cast_signed(),
-                    ipi_spec_dst: libc::in_addr {
-                        s_addr: u32::from(source).to_be(),
-                    },
+                    ipi_spec_dst: libc::in_addr { s_addr: u32::from(source).to_be() },
                     ipi_addr: libc::in_addr { s_addr: 0 },
                 };
                 sendmsg(
@@ -96,21 +94,14 @@ impl Sender {
             (IpAddr::V6(source), IpAddr::V6(destination)) => {
                 let from = libc::in6_pktinfo {
                     ipi6_ifindex: link.0,
-                    ipi6_addr: libc::in6_addr {
-                        s6_addr: source.octets(),
-                    },
+                    ipi6_addr: libc::in6_addr { s6_addr: source.octets() },
                 };
                 sendmsg(
                     self.ipv6.as_raw_fd(),
                     &[IoSlice::new(message)],
                     &[ControlMessage::Ipv6PacketInfo(&from)],
                     MsgFlags::MSG_DONTWAIT,
-                    Some(&SockaddrIn6::from(SocketAddrV6::new(
-                        destination,
-                        0,
-                        0,
-                        link.0,
-                    ))),
+                    Some(&SockaddrIn6::from(SocketAddrV6::new(destination, 0, 0, link.0))),
                 )
             }
             (IpAddr::V4(_), IpAddr::V6(_)) | (IpAddr::V6(_), IpAddr::V4(_)) => {
