@@ -23,6 +23,7 @@ pub mod model;
 /// Wires: one loop for each role.
 pub mod app {
     pub mod node_loop;
+    pub mod observed;
 }
 
 /// Decides: values in, values out.
