@@ -44,3 +44,16 @@ pub mod engine {
         pub mod status;
     }
 }
+
+/// Touches the world: netlink, sockets, files, clocks. Decides nothing.
+pub mod io {
+    /// A LAN in network namespaces, for the demonstration, the tests and the benchmarks.
+    pub mod lab {
+        pub mod lan;
+        pub mod namespace;
+        pub mod privilege;
+        pub mod probe;
+        pub mod process;
+        pub mod record;
+    }
+}
