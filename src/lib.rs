@@ -74,4 +74,14 @@ pub mod io {
         pub mod scheduler;
         pub mod send;
     }
+
+    /// A LAN in network namespaces, for the demonstration, the tests and the benchmarks.
+    pub mod lab {
+        pub mod lan;
+        pub mod namespace;
+        pub mod privilege;
+        pub mod probe;
+        pub mod process;
+        pub mod record;
+    }
 }
