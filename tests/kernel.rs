@@ -202,9 +202,9 @@ fn protocol(host: &Host, vip: Vip) -> Option<AddressProtocol> {
                 if !address.attributes.contains(&AddressAttribute::Address(vip.address())) {
                     continue;
                 }
-                return address.attributes.iter().find_map(|attribute| match attribute {
-                    AddressAttribute::Protocol(protocol) => Some(*protocol),
-                    _ => None,
+                return address.attributes.iter().find_map(|attribute| {
+                    let AddressAttribute::Protocol(protocol) = attribute else { return None };
+                    Some(*protocol)
                 });
             }
         }
@@ -535,7 +535,7 @@ fn a_group_is_joined_and_left() {
                     break;
                 }
                 Report::Links(_) => {}
-                other => panic!("{other:?}"),
+                other @ (Report::Done(..) | Report::Trouble(_)) => panic!("{other:?}"),
             }
         }
     }
