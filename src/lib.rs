@@ -18,7 +18,15 @@
 //! A configuration file becomes a [`model::Plan`]; [`engine::node::node::Node`] holds the plan
 //! against what it hears on the wire and what the kernel shows, and asks for the difference.
 
+pub mod cli;
+pub mod config;
 pub mod model;
+
+/// Wires: one file per command.
+pub mod app {
+    pub mod check;
+    pub mod demo;
+}
 
 /// Decides: values in, values out.
 pub mod engine {
