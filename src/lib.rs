@@ -25,7 +25,18 @@ pub mod model;
 /// Wires: one file per command.
 pub mod app {
     pub mod check;
+    pub mod cleanup;
     pub mod demo;
+    pub mod node_loop;
+    pub mod standalone;
+    pub mod status;
+}
+
+/// Touches the world, and decides nothing.
+pub mod io {
+    pub mod http;
+    pub mod lock;
+    pub mod service_manager;
 }
 
 /// Decides: values in, values out.

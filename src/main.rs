@@ -4,7 +4,7 @@ use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
 
 use barevip::app;
-use barevip::cli::{Cli, Command, LogFormat, LogLevel, LogOptions};
+use barevip::cli::{Cli, Command, LogFormat, LogLevel, LogOptions, OutputFormat};
 use barevip::config::Rejected;
 use clap::Parser;
 use tracing::level_filters::LevelFilter;
@@ -25,9 +25,13 @@ fn main() -> ExitCode {
 fn dispatch(command: Command) -> anyhow::Result<()> {
     let mut out = io::stdout().lock();
     match command {
+        Command::Run { config, socket } => app::standalone::run(&config, socket),
         Command::Check { config } => app::check::run(&config, &mut out),
+        Command::Status { socket, output } => {
+            app::status::run(socket.as_deref(), output == OutputFormat::Json, &mut out)
+        }
+        Command::Cleanup(target) => app::cleanup::run(target.config.as_deref(), &mut out),
         Command::Demo => app::demo::run(),
-        _ => anyhow::bail!("not built yet"),
     }
 }
 

@@ -18,6 +18,17 @@ pub struct LinkId(pub u32);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Instance(pub u32);
 
+impl Instance {
+    /// Stand-in until the real one is merged.
+    #[must_use]
+    pub fn named(name: &[u8]) -> Self {
+        let hash = name.iter().fold(0x811c_9dc5_u32, |hash, octet| {
+            (hash ^ u32::from(*octet)).wrapping_mul(0x0100_0193)
+        });
+        Self(0x6261_0000 | (hash & 0xffff))
+    }
+}
+
 /// The machine's links and addresses at one moment: always the full picture.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LinkSnapshot {
