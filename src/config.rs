@@ -63,11 +63,7 @@ pub fn load(path: &Path) -> Result<Plan, Rejected> {
         Ok(text) => parse(&text, &file),
         Err(error) => {
             let valid = error.utf8_error().valid_up_to();
-            let line = error
-                .as_bytes()
-                .iter()
-                .take(valid)
-                .filter(|&&octet| octet == b'\n');
+            let line = error.as_bytes().iter().take(valid).filter(|&&octet| octet == b'\n');
             Err(Rejected::unreadable(format!(
                 "{file} is no UTF-8 text at line {}; save it as UTF-8",
                 line.count() + 1
@@ -78,9 +74,7 @@ pub fn load(path: &Path) -> Result<Plan, Rejected> {
 
 fn read(path: &Path) -> std::io::Result<Vec<u8>> {
     let mut octets = Vec::new();
-    File::open(path)?
-        .take(MAX_OCTETS + 1)
-        .read_to_end(&mut octets)?;
+    File::open(path)?.take(MAX_OCTETS + 1).read_to_end(&mut octets)?;
     if u64::try_from(octets.len()).is_ok_and(|len| len <= MAX_OCTETS) {
         Ok(octets)
     } else {

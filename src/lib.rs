@@ -22,7 +22,7 @@ pub mod cli;
 pub mod config;
 pub mod model;
 
-/// Wires: one file per command.
+/// Wires: one file for each command and role.
 pub mod app {
     pub mod check;
     pub mod cleanup;
@@ -30,13 +30,6 @@ pub mod app {
     pub mod node_loop;
     pub mod standalone;
     pub mod status;
-}
-
-/// Touches the world, and decides nothing.
-pub mod io {
-    pub mod http;
-    pub mod lock;
-    pub mod service_manager;
 }
 
 /// Decides: values in, values out.
@@ -47,19 +40,46 @@ pub mod engine {
     pub mod vrrp {
         pub mod frames;
         pub mod packet;
+        pub mod role;
         pub mod router;
     }
 
     /// One machine: roles × plan against what the kernel shows.
     pub mod node {
+        mod addresses;
+        mod announcements;
         pub mod command;
         pub mod event;
+        mod leaving;
         pub mod links;
+        mod machine;
+        mod member;
         #[allow(
             clippy::module_inception,
             reason = "the folder is the machine, the file its engine"
         )]
         pub mod node;
+        mod problems;
         pub mod status;
+    }
+}
+
+/// Touches the world, decides nothing.
+pub mod io {
+    pub mod clock;
+    pub mod http;
+    pub mod service_manager;
+    pub mod wake;
+
+    /// The kernel's network: links, addresses, packets.
+    pub mod kernel {
+        mod filter;
+        mod group;
+        pub mod netlink;
+        mod picture;
+        pub mod receive;
+        mod route_socket;
+        pub mod scheduler;
+        pub mod send;
     }
 }

@@ -4,7 +4,7 @@
 //! Every type holds only legal values, so nothing below has to check again.
 
 use std::fmt;
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::num::NonZeroU8;
 use std::str::FromStr;
 use std::time::Duration;
@@ -42,16 +42,7 @@ impl Vrid {
     /// RFC 4291 appendix A). It is listed first in adverts and never bound.
     #[must_use]
     pub const fn link_local(self) -> Ipv6Addr {
-        Ipv6Addr::new(
-            0xfe80,
-            0,
-            0,
-            0,
-            0x0200,
-            0x5eff,
-            0xfe00,
-            0x0200 | self.get() as u16,
-        )
+        Ipv6Addr::new(0xfe80, 0, 0, 0, 0x0200, 0x5eff, 0xfe00, 0x0200 | self.get() as u16)
     }
 }
 
@@ -106,10 +97,7 @@ impl Priority {
     /// before the next one wakes. `None` beyond the ninth.
     #[must_use]
     pub fn for_rank(rank: u8) -> Option<Self> {
-        (rank < Self::RANKS)
-            .then(|| 254 - 24 * rank)
-            .and_then(NonZeroU8::new)
-            .map(Self)
+        (rank < Self::RANKS).then(|| 254 - 24 * rank).and_then(NonZeroU8::new).map(Self)
     }
 
     /// What a candidate of this priority advertises while it is unhealthy: a value of the band
@@ -211,7 +199,7 @@ impl TryFrom<Duration> for Interval {
         let nanos = value.as_nanos();
         u16::try_from(nanos / 10_000_000)
             .ok()
-            .filter(|_| nanos % 10_000_000 == 0)
+            .filter(|_| nanos.is_multiple_of(10_000_000))
             .and_then(Self::from_centiseconds)
             .ok_or_else(|| {
                 Invalid::new("an interval is 10ms to 40950ms in steps of 10ms, such as \"200ms\"")
@@ -276,6 +264,15 @@ impl Family {
         match address {
             IpAddr::V4(_) => Self::Ipv4,
             IpAddr::V6(_) => Self::Ipv6,
+        }
+    }
+
+    /// The group that adverts are sent to: 224.0.0.18 or ff02::12 (RFC 9568 §5.1.1.2, §5.1.2.2).
+    #[must_use]
+    pub const fn group(self) -> IpAddr {
+        match self {
+            Self::Ipv4 => IpAddr::V4(Ipv4Addr::new(224, 0, 0, 18)),
+            Self::Ipv6 => IpAddr::V6(Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 0x12)),
         }
     }
 
@@ -351,12 +348,10 @@ impl TryFrom<IpNet> for Vip {
             IpAddr::V6(_) => None,
         };
         match refused {
-            Some(what) => Err(Invalid::new(format!(
-                "{net} is {what}, which no machine can hold"
-            ))),
-            None if net.prefix_len() == 0 => Err(Invalid::new(format!(
-                "{net}: a prefix length is at least 1"
-            ))),
+            Some(what) => Err(Invalid::new(format!("{net} is {what}, which no machine can hold"))),
+            None if net.prefix_len() == 0 => {
+                Err(Invalid::new(format!("{net}: a prefix length is at least 1")))
+            }
             None => Ok(Self(net)),
         }
     }
@@ -490,11 +485,7 @@ pub struct Announce {
 
 impl Default for Announce {
     fn default() -> Self {
-        Self {
-            rounds: 5,
-            spacing: Duration::from_millis(250),
-            refresh: Duration::from_secs(60),
-        }
+        Self { rounds: 5, spacing: Duration::from_millis(250), refresh: Duration::from_secs(60) }
     }
 }
 
@@ -538,10 +529,7 @@ pub struct Transport {
 
 impl Default for Transport {
     fn default() -> Self {
-        Self {
-            multicast: true,
-            peers: Vec::new(),
-        }
+        Self { multicast: true, peers: Vec::new() }
     }
 }
 
@@ -647,21 +635,16 @@ pub struct VirtualRouter {
 impl VirtualRouter {
     /// The addresses that the Active node binds.
     pub fn served(&self) -> impl Iterator<Item = Vip> {
-        self.entries
-            .iter()
-            .filter(|entry| entry.state == EntryState::Served)
-            .map(|entry| entry.vip)
+        self.entries.iter().filter(|entry| entry.state == EntryState::Served).map(|entry| entry.vip)
     }
 
     /// What this router says of `node`: `None` where it is no candidate.
     #[must_use]
     pub fn candidate(&self, node: &str) -> Option<Candidate> {
         match &self.candidates {
-            Candidates::Open { priority } => Some(Candidate {
-                node: node.to_owned(),
-                priority: *priority,
-                joining: false,
-            }),
+            Candidates::Open { priority } => {
+                Some(Candidate { node: node.to_owned(), priority: *priority, joining: false })
+            }
             Candidates::Listed(list) => list.iter().find(|c| c.node == node).cloned(),
         }
     }
@@ -685,19 +668,14 @@ mod tests {
 
     #[test]
     fn ranks_are_24_apart_and_never_reach_the_health_band() {
-        let ranks: Vec<u8> = (0..12)
-            .filter_map(Priority::for_rank)
-            .map(Priority::get)
-            .collect();
+        let ranks: Vec<u8> = (0..12).filter_map(Priority::for_rank).map(Priority::get).collect();
         assert_eq!(ranks, [254, 230, 206, 182, 158, 134, 110, 86, 62]);
     }
 
     #[test]
     fn unhealthy_priorities_stay_in_the_band_and_in_order() {
-        let band: Vec<Priority> = (0..9)
-            .filter_map(Priority::for_rank)
-            .map(Priority::unhealthy)
-            .collect();
+        let band: Vec<Priority> =
+            (0..9).filter_map(Priority::for_rank).map(Priority::unhealthy).collect();
         assert!(band.iter().all(|p| p.in_health_band()));
         assert!(band.windows(2).all(|pair| pair[0] > pair[1]));
         assert_eq!(Priority::try_from(1).unwrap().unhealthy().get(), 1);

@@ -16,9 +16,7 @@ use insta::assert_snapshot;
 
 /// An empty directory of this test's own, which is also where the command runs.
 fn directory(test: &str) -> PathBuf {
-    let path = Path::new(env!("CARGO_TARGET_TMPDIR"))
-        .join("cli")
-        .join(test);
+    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join("cli").join(test);
     if path.exists() {
         fs::remove_dir_all(&path).unwrap();
     }
@@ -40,10 +38,7 @@ fn barevip(directory: &Path, arguments: &[&str]) -> Output {
 /// Everything that the command said, and how it ended.
 fn told(output: &Output) -> String {
     let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
-    let mut told = format!(
-        "exit status: {}\n",
-        output.status.code().expect("not killed")
-    );
+    let mut told = format!("exit status: {}\n", output.status.code().expect("not killed"));
     for (name, bytes) in [("stdout", &output.stdout), ("stderr", &output.stderr)] {
         if !bytes.is_empty() {
             told += &format!("--- {name}\n{}", text(bytes));
@@ -98,10 +93,7 @@ fn wrong_usage_ends_with_2() {
 #[test]
 fn the_example_is_good() {
     let systemd = Path::new(env!("CARGO_MANIFEST_DIR")).join("systemd");
-    assert_snapshot!(
-        "example",
-        told(&barevip(&systemd, &["check", "--config", "barevip.toml"]))
-    );
+    assert_snapshot!("example", told(&barevip(&systemd, &["check", "--config", "barevip.toml"])));
 }
 
 /// Whoever removes the `#` in front of the example's optional keys gets a good file too.
@@ -113,13 +105,7 @@ fn the_example_is_good_with_every_optional_key() {
         |line: &str| line.starts_with('#') && line.contains(" = ") && !line.starts_with("# ");
     let all: Vec<&str> = text
         .lines()
-        .map(|line| {
-            if is_key(line) {
-                line.trim_start_matches('#')
-            } else {
-                line
-            }
-        })
+        .map(|line| if is_key(line) { line.trim_start_matches('#') } else { line })
         .collect();
     let told = check("example-all", all.join("\n"));
     assert!(told.starts_with("exit status: 0"), "{told}");
@@ -130,27 +116,15 @@ fn the_example_is_good_with_every_optional_key() {
 fn files_that_are_no_configuration() {
     assert_snapshot!("bad-empty", check("empty", ""));
     assert_snapshot!("bad-comments-only", check("comments", "# soon\n"));
-    assert_snapshot!(
-        "bad-encoding",
-        check("encoding", b"vrid = 1\nname = \"\xff\"\n")
-    );
-    assert_snapshot!(
-        "bad-syntax",
-        check("syntax", "[[virtual_router]]\nvrid = \naddresses = 1\n")
-    );
+    assert_snapshot!("bad-encoding", check("encoding", b"vrid = 1\nname = \"\xff\"\n"));
+    assert_snapshot!("bad-syntax", check("syntax", "[[virtual_router]]\nvrid = \naddresses = 1\n"));
     assert_snapshot!(
         "bad-duplicate-key",
         check("duplicate-key", "[[virtual_router]]\nvrid = 1\nvrid = 2\n")
     );
-    assert_snapshot!(
-        "bad-not-a-list",
-        check("not-a-list", "[virtual_router]\nvrid = 1\n")
-    );
+    assert_snapshot!("bad-not-a-list", check("not-a-list", "[virtual_router]\nvrid = 1\n"));
     assert_snapshot!("bad-shape", check("shape", "virtual_router = 51\n"));
-    assert_snapshot!(
-        "bad-top-level-keys",
-        check("top-level", "vrid = 51\naddreses = []\n")
-    );
+    assert_snapshot!("bad-top-level-keys", check("top-level", "vrid = 51\naddreses = []\n"));
     let directory = directory("missing");
     let output = barevip(&directory, &["check", "--config", "nowhere.toml"]);
     assert_snapshot!("bad-missing", told(&output));
@@ -239,10 +213,7 @@ fn status_says_what_to_do_where_nothing_runs() {
     assert_snapshot!("status-nowhere", told(&output));
     // The file of a daemon that was killed.
     drop(std::os::unix::net::UnixListener::bind(directory.join("dead.sock")).unwrap());
-    let output = barevip(
-        &directory,
-        &["status", "--output", "json", "--socket", "dead.sock"],
-    );
+    let output = barevip(&directory, &["status", "--output", "json", "--socket", "dead.sock"]);
     assert_snapshot!("status-dead", told(&output));
 }
 

@@ -69,18 +69,12 @@ async fn it_answers_get_and_nothing_else() {
             Err(AskError::Status(StatusCode::NOT_FOUND, _)) => {}
             other => panic!("{other:?}"),
         }
-        let refused = raw(
-            &path,
-            "POST /state HTTP/1.1\r\nhost: x\r\ncontent-length: 0\r\n\r\n",
-        )
-        .await;
+        let refused =
+            raw(&path, "POST /state HTTP/1.1\r\nhost: x\r\ncontent-length: 0\r\n\r\n").await;
         assert!(refused.starts_with("HTTP/1.1 405 "), "{refused}");
         assert!(refused.contains("allow: GET, HEAD\r\n"), "{refused}");
         let head = raw(&path, "HEAD /state HTTP/1.1\r\nhost: x\r\n\r\n").await;
-        assert!(
-            head.starts_with("HTTP/1.1 200 ") && head.ends_with("\r\n\r\n"),
-            "{head}"
-        );
+        assert!(head.starts_with("HTTP/1.1 200 ") && head.ends_with("\r\n\r\n"), "{head}");
         let garbage = raw(&path, "\u{1}\u{2}\r\n\r\n").await;
         assert!(garbage.starts_with("HTTP/1.1 400 "), "{garbage}");
     })
@@ -125,17 +119,11 @@ async fn what_is_not_a_dead_daemons_file_is_left_alone() {
 
     fs::write(&path, "precious").unwrap();
     let refused = Server::bind(path.clone()).await;
-    assert!(
-        matches!(refused, Err(SocketError::NotASocket(_))),
-        "{refused:?}"
-    );
+    assert!(matches!(refused, Err(SocketError::NotASocket(_))), "{refused:?}");
     assert_eq!(fs::read_to_string(&path).unwrap(), "precious");
 
     let refused = Server::bind(path.join("below/a/file.sock")).await;
-    assert!(
-        matches!(refused, Err(SocketError::Directory(..))),
-        "{refused:?}"
-    );
+    assert!(matches!(refused, Err(SocketError::Directory(..))), "{refused:?}");
     fs::remove_dir_all(directory).unwrap();
 }
 

@@ -1,12 +1,9 @@
 //! What a daemon says of itself, as JSON and as a table.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    reason = "a test fails by panicking"
-)]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
 use std::time::{Duration, SystemTime};
 
+use barevip::app::status::state::Machine;
 use barevip::app::status::{About, State, write_text};
 use barevip::engine::node::event::Problem;
 use barevip::engine::node::links::LinkFault;
@@ -14,7 +11,7 @@ use barevip::engine::node::status::{
     ActiveRouter, AddressStatus, Counters, Failover, NodeStatus, RouterStatus,
 };
 use barevip::engine::time::Instant;
-use barevip::engine::vrrp::router::Role;
+use barevip::engine::vrrp::role::Role;
 use barevip::model::{Family, Interval, Priority, Version};
 use insta::assert_snapshot;
 
@@ -28,10 +25,7 @@ fn ago(seconds: u64) -> Instant {
 fn router(name: &str, vrid: u8, vips: &[&str], role: Role) -> RouterStatus {
     let addresses: Vec<AddressStatus> = vips
         .iter()
-        .map(|vip| AddressStatus {
-            vip: vip.parse().unwrap(),
-            bound: role == Role::Active,
-        })
+        .map(|vip| AddressStatus { vip: vip.parse().unwrap(), bound: role == Role::Active })
         .collect();
     RouterStatus {
         name: name.to_owned(),
@@ -56,10 +50,7 @@ fn router(name: &str, vrid: u8, vips: &[&str], role: Role) -> RouterStatus {
 fn node() -> NodeStatus {
     let mut web = router("web", 51, &["192.0.2.200", "192.0.2.201/24"], Role::Active);
     web.since = ago(10_925);
-    web.last_failover = Some(Failover {
-        at: ago(10_925),
-        took: Duration::from_micros(612_345),
-    });
+    web.last_failover = Some(Failover { at: ago(10_925), took: Duration::from_micros(612_345) });
     web.active = Some(ActiveRouter {
         address: "192.0.2.2".parse().unwrap(),
         priority: Priority::try_from(150).unwrap(),
@@ -71,12 +62,7 @@ fn node() -> NodeStatus {
     let address = "192.0.2.201".parse().unwrap();
     web.problems = vec![
         (Problem::AddressInUse { address }, ago(75)),
-        (
-            Problem::StaleActive {
-                source: "192.0.2.9".parse().unwrap(),
-            },
-            ago(600),
-        ),
+        (Problem::StaleActive { source: "192.0.2.9".parse().unwrap() }, ago(600)),
     ];
 
     let many: Vec<String> = (1..=12).map(|n| format!("2001:db8::{n:x}")).collect();
@@ -111,14 +97,19 @@ fn node() -> NodeStatus {
 }
 
 fn state(node: &NodeStatus) -> State {
-    let about = About {
-        node: "host-a".to_owned(),
-        config: "/etc/barevip/barevip.toml".into(),
-    };
+    let about = About { node: "host-a".to_owned(), config: "/etc/barevip/barevip.toml".into() };
     // 2026-11-30T03:12:44.120Z
     let wall = SystemTime::UNIX_EPOCH + Duration::from_millis(1_796_008_364_120);
-    let mut state = State::of(&about, node, Instant::after_origin(UPTIME), wall);
+    let mut state = State::at(&about, node, Instant::after_origin(UPTIME), wall);
     state.version = "VERSION".to_owned();
+    state.machine = Machine {
+        realtime_refused: Some("EPERM: Operation not permitted".to_owned()),
+        timers_late_max_ms: 1.2,
+        packets_sent: 54_665,
+        packets_refused: [("Network is down".to_owned(), 3)].into(),
+        packets_overflowed: 0,
+        events_lost: 0,
+    };
     state
 }
 
@@ -154,24 +145,17 @@ fn the_json_reads_back() {
 fn nothing_to_tell_is_told_so() {
     let mut one = router("web", 51, &["192.0.2.200"], Role::Backup);
     one.link = Some("eth0".to_owned());
-    let quiet = NodeStatus {
-        routers: vec![one],
-        draining: true,
-        ..NodeStatus::default()
-    };
+    let quiet = NodeStatus { routers: vec![one], draining: true, ..NodeStatus::default() };
     assert_snapshot!("status-quiet", text(&state(&quiet)));
 }
 
 /// A machine without a battery wakes in 1970: younger than what it tells about.
 #[test]
 fn a_wall_clock_that_was_never_set_does_no_harm() {
-    let about = About {
-        node: "host-a".to_owned(),
-        config: "barevip.toml".into(),
-    };
+    let about = About { node: "host-a".to_owned(), config: "barevip.toml".into() };
     let now = Instant::after_origin(UPTIME);
     let wall = SystemTime::UNIX_EPOCH + Duration::from_secs(5);
-    let state = State::of(&about, &node(), now, wall);
+    let state = State::at(&about, &node(), now, wall);
     assert_eq!(state.at, "1970-01-01T00:00:05.000Z");
     let since: Vec<&str> = state.routers.iter().map(|r| r.since.as_str()).collect();
     assert_eq!(since[0], "1970-01-01T00:00:00.000Z");

@@ -12,12 +12,7 @@ use crate::model::{Candidates, LinkSelector, VirtualRouter};
 /// [`config::Rejected`] where the file is not good, and what `out` returns.
 pub fn run(config: &Path, out: &mut impl Write) -> anyhow::Result<()> {
     let plan = config::load(config)?;
-    writeln!(
-        out,
-        "{}: good, {}",
-        config.display(),
-        count(plan.len(), "virtual router")
-    )?;
+    writeln!(out, "{}: good, {}", config.display(), count(plan.len(), "virtual router"))?;
     for router in &plan {
         describe(router, out)?;
     }

@@ -3,26 +3,50 @@
 use std::io::Write;
 use std::path::Path;
 
-use anyhow::bail;
+use anyhow::Context;
 
+use super::node_loop::lock;
 use super::standalone::instance_of;
-use crate::io::lock::Lock;
+use crate::engine::node::links::Instance;
+use crate::io::kernel::netlink;
 
-/// Removes the addresses of the daemon of `config`, or of every daemon of this machine, and says
-/// which. Nothing to remove is a success.
+/// Removes the addresses of the daemon of `config`, or with `None` of every daemon of this machine
+/// that does not run, and says which. Nothing to remove is a success.
 ///
 /// # Errors
-/// Where that daemon is running, or the kernel refuses.
+/// Where that daemon runs, so that its addresses are no leftovers; the kernel's.
 pub fn run(config: Option<&Path>, out: &mut impl Write) -> anyhow::Result<()> {
-    let instance = config.map(instance_of);
-    let _lock = match instance.map(Lock::take).transpose()? {
-        Some(None) => bail!(
-            "the daemon is running, so its addresses are no leftovers; \
-             stop it first (`systemctl stop barevip`)"
-        ),
-        Some(lock) => lock,
-        None => None,
+    let removed = match config.map(instance_of) {
+        Some(instance) => {
+            let _held = lock(instance)?;
+            remove(instance, out)?
+        }
+        None => remove_all(out)?,
     };
-    writeln!(out, "nothing of ours was left")?;
+    if removed == 0 {
+        writeln!(out, "no address was left behind")?;
+    }
     Ok(())
+}
+
+fn remove_all(out: &mut impl Write) -> anyhow::Result<usize> {
+    let mut removed = 0;
+    for instance in netlink::instances().context("can't see this machine's addresses")? {
+        if let Ok(_held) = lock(instance) {
+            removed += remove(instance, out)?;
+        } else {
+            writeln!(out, "left alone: the addresses of a daemon that runs")?;
+        }
+    }
+    Ok(removed)
+}
+
+/// The caller holds the instance's lock, so that no daemon starts and binds what is removed.
+fn remove(instance: Instance, out: &mut impl Write) -> anyhow::Result<usize> {
+    let removed = netlink::cleanup(instance)
+        .context("can't remove addresses; it needs root, or the capability CAP_NET_ADMIN")?;
+    for (link, address) in &removed {
+        writeln!(out, "removed {address} from {link}")?;
+    }
+    Ok(removed.len())
 }

@@ -5,22 +5,21 @@
 
 use std::future;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime};
+use std::sync::Arc;
+use std::time::Duration;
 
-use anyhow::{Context, bail};
+use anyhow::{Context, anyhow};
 use hyper::StatusCode;
 use tokio::signal::unix::{Signal, SignalKind, signal};
-use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, sleep_until};
 
-use super::node_loop::{NodeHandle, Options};
+use super::node_loop::{News, NodeHandle, Options, Remote, Told};
 use super::status::{About, SOCKETS, State};
 use crate::config;
-use crate::engine::node::event::{Event, EventKind};
+use crate::engine::node::event::EventKind;
 use crate::engine::node::links::Instance;
 use crate::engine::node::node::Identity;
 use crate::io::http::{Reply, Server};
-use crate::io::lock::Lock;
 use crate::io::service_manager::ServiceManager;
 use crate::model::Plan;
 
@@ -28,13 +27,9 @@ use crate::model::Plan;
 const HEARTBEAT: Duration = Duration::from_secs(5);
 /// How often until it is ready.
 const FIRST_HEARTBEATS: Duration = Duration::from_millis(50);
-/// A handover is over long before; an engine that is not done then never will be.
-const STOP_LIMIT: Duration = Duration::from_secs(10);
-/// Questions to the status socket that may wait for the engine.
-const MAX_QUESTIONS: usize = 16;
-
-/// A question to the status socket, and where its answer goes.
-type Question = oneshot::Sender<Result<State, String>>;
+/// A handover is over long before, and the engine gives up after 10 s by itself; one that is not
+/// done then hangs.
+const STOP_LIMIT: Duration = Duration::from_secs(12);
 
 /// Runs a configuration file; returns after a planned stop.
 ///
@@ -43,20 +38,8 @@ type Question = oneshot::Sender<Result<State, String>>;
 /// clean.
 pub fn run(config: &Path, socket: Option<PathBuf>) -> anyhow::Result<()> {
     let plan = config::load(config)?;
-    let identity = Identity {
-        node: hostname()?,
-        instance: instance_of(config),
-    };
-    let about = About {
-        node: identity.node.clone(),
-        config: absolute(config),
-    };
-    let Some(_lock) = Lock::take(identity.instance).context("no lock for this instance")? else {
-        bail!(
-            "a daemon for {} is running already; stop it first (`systemctl stop barevip`)",
-            config.display()
-        );
-    };
+    let identity = Identity { node: hostname()?, instance: instance_of(config) };
+    let about = About { node: identity.node.clone(), config: absolute(config) };
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -80,11 +63,7 @@ fn absolute(config: &Path) -> PathBuf {
         let directory = full.parent()?.canonicalize().ok()?;
         Some(directory.join(full.file_name()?))
     };
-    config
-        .canonicalize()
-        .ok()
-        .or_else(of_directory)
-        .unwrap_or_else(|| config.to_owned())
+    config.canonicalize().ok().or_else(of_directory).unwrap_or_else(|| config.to_owned())
 }
 
 fn default_socket(config: &Path) -> PathBuf {
@@ -105,7 +84,6 @@ async fn serve(
     socket: PathBuf,
 ) -> anyhow::Result<()> {
     let signals = Signals::listen()?;
-    // First the socket: a second daemon is refused before it touches an address.
     let server = Server::bind(socket).await?;
     tracing::info!(
         config = %about.config.display(),
@@ -115,18 +93,20 @@ async fn serve(
         plan.len(),
     );
     let node = NodeHandle::start(identity, plan, Options::default())?;
-    let (questions, asked) = mpsc::channel(MAX_QUESTIONS);
+    let about = Arc::new(about);
+    let (remote, known) = (node.remote(), Arc::clone(&about));
     let daemon = Daemon {
         node,
         about,
-        asked,
         service_manager: ServiceManager::new(),
         is_ready: false,
         answers: true,
     };
     tokio::select! {
         result = daemon.live(signals) => result,
-        never = server.serve(move |path| answer(path, questions.clone())) => match never {},
+        never = server.serve(move |path| answer(path, remote.clone(), Arc::clone(&known))) => {
+            match never {}
+        }
     }
 }
 
@@ -159,8 +139,7 @@ impl Signals {
 /// What lives while the engine does.
 struct Daemon {
     node: NodeHandle,
-    about: About,
-    asked: mpsc::Receiver<Question>,
+    about: Arc<About>,
     service_manager: ServiceManager,
     is_ready: bool,
     /// Whether the engine answered the last time.
@@ -185,78 +164,68 @@ impl Daemon {
                     give_up = Some(Instant::now() + STOP_LIMIT);
                 }
                 result = self.node.finished() => break result,
-                Some((at, event)) = events.recv() => log_event(at, &event),
+                Some(told) = events.recv() => log(&told),
                 () = at(give_up) => break Err(hung_in_stop()),
                 () = sleep_until(heartbeat) => {
-                    let pace = self.look_at_itself().await;
-                    heartbeat = Instant::now() + pace;
-                }
-                Some(question) = self.asked.recv() => {
-                    let state = self.state().await;
-                    // Who asked may have gone meanwhile.
-                    let _gone = question.send(state);
+                    self.look_at_itself().await;
+                    heartbeat = Instant::now() + self.pace();
                 }
             }
         };
-        while let Ok((at, event)) = events.try_recv() {
-            log_event(at, &event);
+        while let Ok(told) = events.try_recv() {
+            log(&told);
         }
         if result.is_ok() {
-            tracing::info!("stopped: nothing of ours is left on this machine");
+            tracing::info!("stopped: no address of this daemon is left on this machine");
         }
         result
     }
 
-    /// What the engine says now, or why it does not.
-    async fn state(&mut self) -> Result<State, String> {
-        match self.node.status().await {
-            Ok(seen) => {
-                if !self.answers {
-                    tracing::info!("the engine answers again");
-                }
-                self.answers = true;
-                Ok(State::of(&self.about, &seen.status, seen.now, seen.wall))
-            }
+    /// Tells the service manager how the daemon is: nothing while the engine does not answer.
+    async fn look_at_itself(&mut self) {
+        let seen = self.node.status().await;
+        let answered = self.answers;
+        self.answers = seen.is_ok();
+        let seen = match seen {
+            Ok(seen) => seen,
             Err(error) => {
-                if self.answers {
-                    tracing::error!("the engine does not answer: {error:#}");
+                if answered {
+                    tracing::error!("{error:#}");
                 }
-                self.answers = false;
-                Err(format!("{error:#}"))
+                return;
             }
+        };
+        if !answered {
+            tracing::info!("the engine answers again");
+        }
+        self.service_manager.alive();
+        self.service_manager.status(State::of(&self.about, &seen).summary());
+        // The engine takes up the plan once it has seen the links.
+        if !self.is_ready && !seen.status.routers.is_empty() {
+            self.is_ready = true;
+            self.service_manager.ready();
         }
     }
 
-    /// Tells the service manager how the daemon is; returns when to do so again.
-    async fn look_at_itself(&mut self) -> Duration {
-        if let Ok(state) = self.state().await {
-            self.service_manager.alive();
-            self.service_manager.status(state.summary());
-            // A router that has neither a link nor a fault was not held against the links yet.
-            let saw_links =
-                |r: &super::status::state::Router| r.link.is_some() || r.fault.is_some();
-            if !self.is_ready && state.routers.iter().all(saw_links) {
-                self.is_ready = true;
-                self.service_manager.ready();
-            }
-        }
-        if self.is_ready {
-            ServiceManager::heartbeat().map_or(HEARTBEAT, |pace| pace.min(HEARTBEAT))
-        } else {
-            FIRST_HEARTBEATS
+    /// Until it looks at itself again.
+    fn pace(&self) -> Duration {
+        match ServiceManager::heartbeat() {
+            _ if !self.is_ready => FIRST_HEARTBEATS,
+            Some(asked) => asked.min(HEARTBEAT),
+            None => HEARTBEAT,
         }
     }
 }
 
 fn stopped_at_once(name: &str) -> anyhow::Error {
-    anyhow::anyhow!(
+    anyhow!(
         "{name} again: stopped at once; addresses that are still bound vanish by themselves in \
          some seconds, or now with `barevip cleanup`"
     )
 }
 
 fn hung_in_stop() -> anyhow::Error {
-    anyhow::anyhow!(
+    anyhow!(
         "the handover did not end within {} s; addresses that are still bound vanish by \
          themselves in some seconds, or now with `barevip cleanup`",
         STOP_LIMIT.as_secs()
@@ -272,42 +241,43 @@ async fn at(deadline: Option<Instant>) {
 }
 
 /// The status socket: `/state` and `/healthz`.
-async fn answer(path: String, questions: mpsc::Sender<Question>) -> Option<Reply> {
+async fn answer(path: String, node: Remote, about: Arc<About>) -> Option<Reply> {
     let as_json = match path.as_str() {
         "/state" => true,
         "/healthz" => false,
         _ => return None,
     };
-    let (question, reply) = oneshot::channel();
-    let is_asked = questions.send(question).await.is_ok();
-    let state = match reply.await {
-        Ok(state) if is_asked => state,
-        _ => Err("the daemon is stopping".to_owned()),
-    };
-    Some(match state {
-        Err(reason) => Reply::text(StatusCode::SERVICE_UNAVAILABLE, format!("{reason}\n")),
+    Some(match node.status().await {
+        Err(error) => Reply::text(StatusCode::SERVICE_UNAVAILABLE, format!("{error:#}\n")),
         Ok(_) if !as_json => Reply::text(StatusCode::OK, "ok\n"),
-        Ok(state) => match serde_json::to_string(&state) {
+        Ok(seen) => match serde_json::to_string(&State::of(&about, &seen)) {
             Ok(json) => Reply::json(StatusCode::OK, json),
             Err(error) => Reply::text(StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n")),
         },
     })
 }
 
-/// One sentence an event. Its own time is told only where the log falls behind.
-fn log_event(at: SystemTime, event: &Event) {
-    let at = humantime::format_rfc3339_millis(at);
-    let router = event.router.as_deref();
-    if is_worrying(&event.kind) {
-        tracing::warn!(router, %at, "{event}");
+/// One sentence, with the time at which it was true: the log may lag behind.
+fn log(told: &Told) {
+    let at = humantime::format_rfc3339_millis(told.at);
+    let router = match &told.news {
+        News::Event(event) => event.router.as_deref(),
+        News::Trouble(_) => None,
+    };
+    if is_worrying(&told.news) {
+        tracing::warn!(router, %at, "{}", told.news);
     } else {
-        tracing::info!(router, %at, "{event}");
+        tracing::info!(router, %at, "{}", told.news);
     }
 }
 
 /// Whether a person should look at it.
-const fn is_worrying(kind: &EventKind) -> bool {
-    match kind {
+const fn is_worrying(news: &News) -> bool {
+    let event = match news {
+        News::Trouble(_) => return true,
+        News::Event(event) => &event.kind,
+    };
+    match event {
         EventKind::LinkLost(_)
         | EventKind::AddressLost { .. }
         | EventKind::Began(_)
@@ -316,6 +286,7 @@ const fn is_worrying(kind: &EventKind) -> bool {
         EventKind::BecameActive { .. }
         | EventKind::Serving { .. }
         | EventKind::BecameBackup { .. }
+        | EventKind::LeftElection { .. }
         | EventKind::LinkBack { .. }
         | EventKind::Ended(_)
         | EventKind::Slept { .. } => false,

@@ -85,10 +85,7 @@ fn find_sockets(directory: &Path) -> anyhow::Result<Vec<PathBuf>> {
         .with_context(|| format!("{shown} can't be read; give the daemon's socket with --socket"))?
         .iter()
         .map(std::fs::DirEntry::path)
-        .filter(|path| {
-            path.extension()
-                .is_some_and(|extension| extension == "sock")
-        })
+        .filter(|path| path.extension().is_some_and(|extension| extension == "sock"))
         .collect();
     if sockets.is_empty() {
         bail!(

@@ -64,10 +64,7 @@ fn links_may_meet(one: &Draft, other: &Draft) -> bool {
 
 fn check_name(draft: &Draft, earlier: &[Draft], findings: &mut Findings<'_>) {
     let Some(name) = draft.name() else { return };
-    let Some(other) = earlier
-        .iter()
-        .find(|other| other.name().as_ref() == Some(&name))
-    else {
+    let Some(other) = earlier.iter().find(|other| other.name().as_ref() == Some(&name)) else {
         return;
     };
     // Two default names are equal because the VRIDs are, which is told already.
@@ -75,13 +72,13 @@ fn check_name(draft: &Draft, earlier: &[Draft], findings: &mut Findings<'_>) {
         return;
     }
     let line = findings.line(&other.header);
-    let place = match &draft.name {
-        Some(written) => written.span(),
-        None => draft.header.clone(),
+    let (place, remedy) = match &draft.name {
+        Some(written) => (written.span(), "write another name"),
+        None => (draft.header.clone(), "write a name"),
     };
     findings.add(
         Some(place),
-        format!("name: the router at line {line} is called {name:?} too; write another name"),
+        format!("name: the router at line {line} is called {name:?} too; {remedy}"),
     );
 }
 
@@ -169,9 +166,7 @@ fn peer_fault(
         .flat_map(|draft| &draft.addresses)
         .any(|vip| vip.get_ref().address() == address);
     if is_virtual {
-        return Some(format!(
-            "{address} is a virtual address; write the peer's own one"
-        ));
+        return Some(format!("{address} is a virtual address; write the peer's own one"));
     }
     if earlier.iter().any(|other| *other.get_ref() == address) {
         return Some(format!("{address} stands twice; remove one of the two"));

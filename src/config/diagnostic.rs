@@ -34,17 +34,11 @@ pub struct Rejected(String);
 
 impl<'t> Findings<'t> {
     pub(super) const fn new(text: &'t str) -> Self {
-        Self {
-            text,
-            errors: Vec::new(),
-        }
+        Self { text, errors: Vec::new() }
     }
 
     pub(super) fn add(&mut self, span: Option<Range<usize>>, message: impl Into<String>) {
-        self.errors.push(Diagnostic {
-            span,
-            message: message.into(),
-        });
+        self.errors.push(Diagnostic { span, message: message.into() });
     }
 
     /// The line of a span as people count, for a message that names a second place.
@@ -57,13 +51,9 @@ impl<'t> Findings<'t> {
         if self.errors.is_empty() {
             return Ok(plan);
         }
-        self.errors
-            .sort_by_key(|error| error.span.as_ref().map(|span| span.start));
-        let mut blocks: Vec<String> = self
-            .errors
-            .iter()
-            .map(|error| error.render(self.text, file))
-            .collect();
+        self.errors.sort_by_key(|error| error.span.as_ref().map(|span| span.start));
+        let mut blocks: Vec<String> =
+            self.errors.iter().map(|error| error.render(self.text, file)).collect();
         if let errors @ 2.. = blocks.len() {
             blocks.push(format!("{errors} errors in {file}"));
         }
@@ -80,13 +70,8 @@ impl Diagnostic {
         let (source, indent) = place.excerpt();
         let number = (place.line + 1).to_string();
         let gutter = " ".repeat(number.len());
-        let rest = source
-            .chars()
-            .count()
-            .saturating_sub(indent.chars().count());
-        let marked = text
-            .get(span.clone())
-            .map_or(0, |value| value.chars().count());
+        let rest = source.chars().count().saturating_sub(indent.chars().count());
+        let marked = text.get(span.clone()).map_or(0, |value| value.chars().count());
         let carets = "^".repeat(marked.min(rest).max(1));
         format!(
             "{file}: error at line {number}, column {}\n\
@@ -108,10 +93,7 @@ impl<'t> Place<'t> {
         Self {
             line,
             column: before.get(start..).map_or(0, |part| part.chars().count()),
-            source: text
-                .get(start..)
-                .and_then(|rest| rest.lines().next())
-                .unwrap_or_default(),
+            source: text.get(start..).and_then(|rest| rest.lines().next()).unwrap_or_default(),
         }
     }
 

@@ -106,20 +106,12 @@ impl Draft {
             entries: self
                 .addresses
                 .into_iter()
-                .map(|vip| Entry {
-                    vip: vip.into_inner(),
-                    state: EntryState::Served,
-                })
+                .map(|vip| Entry { vip: vip.into_inner(), state: EntryState::Served })
                 .collect(),
-            candidates: Candidates::Open {
-                priority: value_or_default(self.priority),
-            },
+            candidates: Candidates::Open { priority: value_or_default(self.priority) },
             takeover: None,
             health_band: false,
-            transport: Transport {
-                multicast: peers.is_empty(),
-                peers,
-            },
+            transport: Transport { multicast: peers.is_empty(), peers },
             announce: self.announce,
             checksum: value_or_default(self.checksum),
         })

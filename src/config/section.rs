@@ -21,11 +21,7 @@ pub(super) struct Section<'t, 'i> {
 
 impl<'t, 'i> Section<'t, 'i> {
     pub(super) const fn new(table: &'t DeTable<'i>, place: Range<usize>) -> Self {
-        Self {
-            table,
-            place,
-            known: Vec::new(),
-        }
+        Self { table, place, known: Vec::new() }
     }
 
     /// The value of a key, which is known from now on.
@@ -44,12 +40,7 @@ impl<'t, 'i> Section<'t, 'i> {
     pub(super) fn require(&self, key: &str, example: &str, findings: &mut Findings<'_>) {
         let (place, problem) = match self.find(key) {
             None => (self.place.clone(), "missing"),
-            Some(value)
-                if value
-                    .get_ref()
-                    .as_array()
-                    .is_some_and(|list| list.is_empty()) =>
-            {
+            Some(value) if value.get_ref().as_array().is_some_and(|list| list.is_empty()) => {
                 (value.span(), "empty")
             }
             Some(_) => return,
@@ -81,14 +72,11 @@ impl<'t, 'i> Section<'t, 'i> {
         };
         let Some(array) = value.get_ref().as_array() else {
             let other = with_article(value.get_ref());
-            let text = format!("{key}: a list in brackets, not {other}; write {key} = [\"…\"]");
+            let text = format!("{key}: a list in brackets, not {other}; put it in [ ]");
             findings.add(Some(value.span()), text);
             return Vec::new();
         };
-        array
-            .iter()
-            .filter_map(|element| read_at(key, element, read, findings))
-            .collect()
+        array.iter().filter_map(|element| read_at(key, element, read, findings)).collect()
     }
 
     /// A table within this one.
@@ -122,10 +110,7 @@ impl<'t, 'i> Section<'t, 'i> {
             }
             let text = explain(name).unwrap_or_else(|| match closest(name, &self.known) {
                 Some(meant) => format!("unknown key {name:?}; did you mean `{meant}`?"),
-                None => format!(
-                    "unknown key {name:?}; known here: {}",
-                    self.known.join(", ")
-                ),
+                None => format!("unknown key {name:?}; known here: {}", self.known.join(", ")),
             });
             findings.add(Some(key.span()), text);
         }

@@ -15,11 +15,7 @@ const MAX_NAME: usize = 63;
 /// "a string", "an integer": what a value is instead of what was expected.
 pub(super) fn with_article(value: &DeValue<'_>) -> String {
     let kind = value.type_str();
-    let article = if kind.starts_with(['a', 'i']) {
-        "an"
-    } else {
-        "a"
-    };
+    let article = if kind.starts_with(['a', 'i']) { "an" } else { "a" };
     format!("{article} {kind}")
 }
 
@@ -125,10 +121,7 @@ fn duration(
 
 fn quoted<'v>(value: &'v DeValue<'_>, what: &str, example: &str) -> Result<&'v str, Invalid> {
     value.as_str().ok_or_else(|| {
-        Invalid::new(format!(
-            "{what} in quotes, such as {example:?}, not {}",
-            with_article(value)
-        ))
+        Invalid::new(format!("{what} in quotes, such as {example:?}, not {}", with_article(value)))
     })
 }
 
@@ -144,9 +137,7 @@ fn number(
             "{what} is a number from {least} to {most}, not {found}; write {example}, for example"
         ))
     };
-    let integer = value
-        .as_integer()
-        .ok_or_else(|| refuse(with_article(value)))?;
+    let integer = value.as_integer().ok_or_else(|| refuse(with_article(value)))?;
     u8::from_str_radix(integer.as_str(), integer.radix())
         .ok()
         .filter(|number| (least..=most).contains(number))

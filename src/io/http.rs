@@ -194,10 +194,7 @@ where
     }
     let reply = answer(request.uri().path().to_owned()).await;
     response(reply.unwrap_or_else(|| {
-        Reply::text(
-            StatusCode::NOT_FOUND,
-            "there is nothing of this name here\n",
-        )
+        Reply::text(StatusCode::NOT_FOUND, "there is nothing of this name here\n")
     }))
 }
 
@@ -212,20 +209,12 @@ fn response(reply: Reply) -> Response<Full<Bytes>> {
 impl Reply {
     /// Plain text.
     pub fn text(status: StatusCode, body: impl Into<String>) -> Self {
-        Self {
-            status,
-            content_type: "text/plain; charset=utf-8",
-            body: body.into(),
-        }
+        Self { status, content_type: "text/plain; charset=utf-8", body: body.into() }
     }
 
     /// JSON.
     pub fn json(status: StatusCode, body: impl Into<String>) -> Self {
-        Self {
-            status,
-            content_type: "application/json",
-            body: body.into(),
-        }
+        Self { status, content_type: "application/json", body: body.into() }
     }
 }
 
@@ -251,16 +240,12 @@ pub enum AskError {
 /// # Errors
 /// [`AskError`].
 pub async fn get(socket: &Path, path: &str) -> Result<Bytes, AskError> {
-    timeout(ANSWER_TIMEOUT, ask(socket, path))
-        .await
-        .unwrap_or(Err(AskError::Late))
+    timeout(ANSWER_TIMEOUT, ask(socket, path)).await.unwrap_or(Err(AskError::Late))
 }
 
 async fn ask(socket: &Path, path: &str) -> Result<Bytes, AskError> {
     let failed = |error: &dyn std::error::Error| AskError::Exchange(error.to_string());
-    let stream = UnixStream::connect(socket)
-        .await
-        .map_err(AskError::Connect)?;
+    let stream = UnixStream::connect(socket).await.map_err(AskError::Connect)?;
     let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
         .await
         .map_err(|error| failed(&error))?;
@@ -269,10 +254,7 @@ async fn ask(socket: &Path, path: &str) -> Result<Bytes, AskError> {
         .body(Empty::<Bytes>::new())
         .map_err(|error| failed(&error))?;
     let exchange = async {
-        let response = sender
-            .send_request(request)
-            .await
-            .map_err(|error| failed(&error))?;
+        let response = sender.send_request(request).await.map_err(|error| failed(&error))?;
         let status = response.status();
         let body = Limited::new(response.into_body(), MAX_ANSWER)
             .collect()

@@ -3,6 +3,7 @@
 //! Keys are added, never renamed. Times are RFC 3339 in UTC by the machine's wall clock; durations
 //! are numbers whose key ends in their unit.
 
+use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -10,11 +11,12 @@ use std::time::{Duration, SystemTime};
 
 use serde::{Deserialize, Serialize};
 
+use crate::app::node_loop::Observed;
 use crate::engine::node::event;
 use crate::engine::node::links::LinkFault;
 use crate::engine::node::status::{Counters, NodeStatus, RouterStatus};
 use crate::engine::time::Instant;
-use crate::engine::vrrp::router::Role;
+use crate::engine::vrrp::role::Role;
 use crate::model::{Family, Priority, Vip, Vrid};
 
 /// What does not change while a daemon runs.
@@ -43,6 +45,25 @@ pub struct State {
     pub routers: Vec<Router>,
     /// Counters since the start.
     pub counters: Counters,
+    /// How this machine lets the daemon do its work.
+    pub machine: Machine,
+}
+
+/// How a machine lets its daemon do its work, since the start.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Machine {
+    /// Why the engine does not run before all ordinary threads; `null`: it does.
+    pub realtime_refused: Option<String>,
+    /// The worst delay of a timer.
+    pub timers_late_max_ms: f64,
+    /// Packets handed to the kernel.
+    pub packets_sent: u64,
+    /// Packets that the kernel refused to send, by its own words.
+    pub packets_refused: BTreeMap<String, u64>,
+    /// Packets that came faster than they could be read.
+    pub packets_overflowed: u64,
+    /// Events that are missing in the log.
+    pub events_lost: u64,
 }
 
 /// One virtual router on this machine.
@@ -144,9 +165,16 @@ struct Clocks {
 }
 
 impl State {
-    /// The view of `status`, taken at `now`, which was `wall` on the wall clock.
+    /// The view of what was observed.
     #[must_use]
-    pub fn of(about: &About, status: &NodeStatus, now: Instant, wall: SystemTime) -> Self {
+    pub fn of(about: &About, seen: &Observed) -> Self {
+        let state = Self::at(about, &seen.status, seen.at.now(), seen.at.wall());
+        Self { machine: Machine::of(seen), ..state }
+    }
+
+    /// The view of a status alone, taken at `now`, which was `wall` on the wall clock.
+    #[must_use]
+    pub fn at(about: &About, status: &NodeStatus, now: Instant, wall: SystemTime) -> Self {
         let clocks = Clocks { now, wall };
         Self {
             version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -154,29 +182,22 @@ impl State {
             config: about.config.clone(),
             at: clocks.wall_time(now),
             draining: status.draining,
-            routers: status
-                .routers
-                .iter()
-                .map(|router| Router::of(router, clocks))
-                .collect(),
+            routers: status.routers.iter().map(|router| Router::of(router, clocks)).collect(),
             counters: status.counters.clone(),
+            machine: Machine::default(),
         }
     }
 
-    /// One line for `systemctl status`.
+    /// One line: roles, and how many problems.
     #[must_use]
     pub fn summary(&self) -> String {
         let count = |role: Role| self.routers.iter().filter(|r| r.role == role).count();
-        let mut line = format!(
-            "{} active, {} backup",
-            count(Role::Active),
-            count(Role::Backup)
-        );
+        let mut line = format!("{} active, {} backup", count(Role::Active), count(Role::Backup));
         if let out @ 1.. = count(Role::Initialize) {
             let _fits = write!(line, ", {out} taking no part");
         }
         if let problems @ 1.. = self.problems() {
-            let _fits = write!(line, "; problems: {problems}, see `barevip status`");
+            let _fits = write!(line, "; problems: {problems}");
         }
         if self.draining {
             line.insert_str(0, "handing over: ");
@@ -191,6 +212,20 @@ impl State {
             .iter()
             .map(|router| router.problems.len() + usize::from(router.fault.is_some()))
             .sum()
+    }
+}
+
+impl Machine {
+    fn of(seen: &Observed) -> Self {
+        let refused = seen.sent.failed.iter();
+        Self {
+            realtime_refused: seen.realtime.clone().err(),
+            timers_late_max_ms: tenths_of_milliseconds(seen.lateness.worst),
+            packets_sent: seen.sent.sent,
+            packets_refused: refused.map(|(why, count)| ((*why).to_owned(), *count)).collect(),
+            packets_overflowed: seen.overflowed,
+            events_lost: seen.untold,
+        }
     }
 }
 
@@ -218,10 +253,7 @@ impl Router {
             addresses: status
                 .addresses
                 .iter()
-                .map(|address| Address {
-                    address: address.vip,
-                    bound: address.bound,
-                })
+                .map(|address| Address { address: address.vip, bound: address.bound })
                 .collect(),
             last_failover: status.last_failover.map(|failover| LastFailover {
                 at: clocks.wall_time(failover.at),
@@ -310,6 +342,9 @@ const fn problem_remedy(problem: &event::Problem) -> Option<&'static str> {
         }
         event::Problem::StaleActive { .. } => {
             Some("give that machine the same `addresses` and restart its daemon")
+        }
+        event::Problem::MulticastFiltered => {
+            Some("look at IGMP or MLD snooping on the switch; it needs a querier, or switch it off")
         }
         event::Problem::NotListed { .. } => {
             Some("spread them over several virtual routers, each with its own VRID")

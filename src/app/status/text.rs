@@ -1,8 +1,9 @@
 //! A daemon's state as a table in plain ASCII, what is wrong below it.
 
+use std::collections::BTreeMap;
 use std::io::{self, Write};
 
-use super::state::{Address, Router, State};
+use super::state::{Address, Machine, Router, State};
 use crate::engine::node::status::Counters;
 
 /// Addresses of a router that are written out; JSON has all of them.
@@ -14,17 +15,12 @@ const SHOWN_ADDRESSES: usize = 8;
 /// Those of `out`.
 pub fn write(state: &State, out: &mut impl Write) -> io::Result<()> {
     writeln!(out, "{}: {}", state.node, state.summary())?;
-    writeln!(
-        out,
-        "{}, barevip {}, {}\n",
-        state.at,
-        state.version,
-        state.config.display()
-    )?;
+    writeln!(out, "{}, barevip {}, {}\n", state.at, state.version, state.config.display())?;
     write_table(&state.routers, out)?;
     write_addresses(&state.routers, out)?;
     write_problems(&state.routers, out)?;
-    write_counters(&state.counters, out)
+    write_counters(&state.counters, out)?;
+    write_machine(&state.machine, &state.counters, out)
 }
 
 const HEADER: [&str; 10] = [
@@ -51,9 +47,7 @@ fn write_table(routers: &[Router], out: &mut impl Write) -> io::Result<()> {
     }
     for row in &rows {
         let cells = row.iter().zip(widths);
-        let line: Vec<String> = cells
-            .map(|(cell, width)| format!("{cell:width$}"))
-            .collect();
+        let line: Vec<String> = cells.map(|(cell, width)| format!("{cell:width$}")).collect();
         writeln!(out, "{}", line.join("  ").trim_end())?;
     }
     Ok(())
@@ -77,11 +71,7 @@ fn row(router: &Router) -> [String; HEADER.len()] {
         },
         format!("{bound} of {}", router.addresses.len()),
         or_dash(router.last_failover.as_ref().map(|failover| {
-            format!(
-                "{} ago, took {}",
-                age(failover.age_ms),
-                brief(failover.took_ms)
-            )
+            format!("{} ago, took {}", age(failover.age_ms), brief(failover.took_ms))
         })),
     ]
 }
@@ -90,11 +80,8 @@ fn write_addresses(routers: &[Router], out: &mut impl Write) -> io::Result<()> {
     writeln!(out, "\nAddresses")?;
     for router in routers {
         for (bound, word) in [(true, "bound here"), (false, "not bound here")] {
-            let list: Vec<&Address> = router
-                .addresses
-                .iter()
-                .filter(|address| address.bound == bound)
-                .collect();
+            let list: Vec<&Address> =
+                router.addresses.iter().filter(|address| address.bound == bound).collect();
             if list.is_empty() {
                 continue;
             }
@@ -141,15 +128,7 @@ fn write_problems(routers: &[Router], out: &mut impl Write) -> io::Result<()> {
 
 fn write_counters(counters: &Counters, out: &mut impl Write) -> io::Result<()> {
     let refused: u64 = counters.adverts_refused.values().sum();
-    let reasons: Vec<String> = counters
-        .adverts_refused
-        .iter()
-        .map(|(reason, count)| format!("{reason} {count}"))
-        .collect();
-    let reasons = match reasons.as_slice() {
-        [] => String::new(),
-        reasons => format!(" ({})", reasons.join(", ")),
-    };
+    let reasons = in_brackets(&counters.adverts_refused);
     writeln!(out, "\nSince the start")?;
     writeln!(
         out,
@@ -168,12 +147,36 @@ fn write_counters(counters: &Counters, out: &mut impl Write) -> io::Result<()> {
         counters.address_changes,
         counters.command_failures,
         counters.addresses_lost,
-    )?;
+    )
+}
+
+fn write_machine(machine: &Machine, counters: &Counters, out: &mut impl Write) -> io::Result<()> {
+    let refused: u64 = machine.packets_refused.values().sum();
+    let reasons = in_brackets(&machine.packets_refused);
     writeln!(
         out,
-        "  stalls of this process, longer than a down interval: {}",
-        counters.stalls
+        "  packets: {} sent, {refused} refused by the kernel{reasons}, {} lost unread",
+        machine.packets_sent, machine.packets_overflowed,
+    )?;
+    let realtime = match &machine.realtime_refused {
+        None => "yes".to_owned(),
+        Some(reason) => format!("no ({reason})"),
+    };
+    writeln!(
+        out,
+        "  time: {} stalls longer than a down interval, timers at most {:.1}ms late, real-time priority: {realtime}",
+        counters.stalls, machine.timers_late_max_ms,
     )
+}
+
+/// " (one 1, two 2)"; nothing of nothing.
+fn in_brackets(counts: &BTreeMap<String, u64>) -> String {
+    let counts: Vec<String> =
+        counts.iter().map(|(reason, count)| format!("{reason} {count}")).collect();
+    match counts.as_slice() {
+        [] => String::new(),
+        counts => format!(" ({})", counts.join(", ")),
+    }
 }
 
 /// The two largest units: "12s", "5m 3s", "3h 2m", "4d 7h".

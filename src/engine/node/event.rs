@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::links::LinkFault;
 use crate::engine::vrrp::frames::MacAddress;
-use crate::engine::vrrp::router::Cause;
+use crate::engine::vrrp::role::Cause;
 use crate::model::{Priority, Vip, Vrid};
 
 /// Something happened that an operator cares about.
@@ -38,6 +38,11 @@ pub enum EventKind {
     },
     /// This node is now a Backup router.
     BecameBackup {
+        /// Why.
+        cause: Cause,
+    },
+    /// This node takes no part any more.
+    LeftElection {
         /// Why.
         cause: Cause,
     },
@@ -130,6 +135,8 @@ pub enum Problem {
         /// The priority it advertises.
         priority: Priority,
     },
+    /// Adverts are heard by unicast alone: the LAN filters their group.
+    MulticastFiltered,
     /// More addresses than one advert can list: the last ones are bound and not listed.
     NotListed {
         /// How many are not listed.
@@ -161,16 +168,11 @@ impl fmt::Display for EventKind {
                 humantime::format_duration(to_tenths_of_ms(*took))
             ),
             Self::BecameBackup { cause } => write!(f, "is Backup here: {cause}"),
-            Self::Released {
-                handed_over,
-                unclaimed: 0,
-            } => {
+            Self::LeftElection { cause } => write!(f, "takes no part: {cause}"),
+            Self::Released { handed_over, unclaimed: 0 } => {
                 write!(f, "{handed_over} address(es) handed over and released")
             }
-            Self::Released {
-                handed_over,
-                unclaimed,
-            } => write!(
+            Self::Released { handed_over, unclaimed } => write!(
                 f,
                 "{handed_over} address(es) handed over, {unclaimed} released that nobody else announced"
             ),
@@ -207,44 +209,31 @@ impl fmt::Display for Problem {
                 "{address} is on this machine already and not ours; it is left alone (remove it, or take it out of the plan)"
             ),
             Self::BindFailed { address, reason } => {
-                write!(
-                    f,
-                    "{address} can't be bound ({reason}); the role was given away"
-                )
+                write!(f, "{address} can't be bound ({reason}); the role was given away")
             }
-            Self::AddressElsewhere {
-                address,
-                vrid,
-                source,
-            } => write!(
+            Self::AddressElsewhere { address, vrid, source } => write!(
                 f,
                 "{address} is advertised by {source} under VRID {vrid}; it is not bound here"
             ),
             Self::ForeignClaim { address, mac } => {
-                write!(
-                    f,
-                    "{address} was announced by {mac} while it is ours; announced again"
-                )
+                write!(f, "{address} was announced by {mac} while it is ours; announced again")
             }
             Self::ForeignRouter { source } => write!(
                 f,
                 "{source} uses our VRID for other addresses; choose another VRID for one of the two"
             ),
             Self::DuplicateSource { source } => {
-                write!(
-                    f,
-                    "another machine sends adverts with our own address {source}"
-                )
+                write!(f, "another machine sends adverts with our own address {source}")
             }
             Self::StaleActive { source } => {
-                write!(
-                    f,
-                    "the Active node {source} does not serve all addresses of our plan"
-                )
+                write!(f, "the Active node {source} does not serve all addresses of our plan")
             }
             Self::DeafPeer { source, priority } => write!(
                 f,
                 "{source} (priority {priority}) does not hear our adverts; look for a filter on its side"
+            ),
+            Self::MulticastFiltered => f.write_str(
+                "adverts are heard by unicast alone; let the LAN pass multicast to the VRRP group",
             ),
             Self::NotListed { count } => write!(
                 f,
@@ -261,9 +250,5 @@ impl fmt::Display for Problem {
 /// Durations for people: nobody reads nanoseconds.
 fn to_tenths_of_ms(duration: Duration) -> Duration {
     let tenths = duration.as_micros() / 100;
-    Duration::from_micros(
-        u64::try_from(tenths)
-            .unwrap_or(u64::MAX)
-            .saturating_mul(100),
-    )
+    Duration::from_micros(u64::try_from(tenths).unwrap_or(u64::MAX).saturating_mul(100))
 }

@@ -19,13 +19,24 @@ pub struct LinkId(pub u32);
 pub struct Instance(pub u32);
 
 impl Instance {
-    /// Stand-in until the real one is merged.
+    /// The upper half of every mark: "ba" in ASCII. The lower half names the instance.
+    const MARK: u32 = 0x6261_0000;
+
+    /// The instance that this text names: `cluster`, or the path of a configuration file. The
+    /// same text names the same instance for ever, as addresses outlive processes.
     #[must_use]
-    pub fn named(name: &[u8]) -> Self {
-        let hash = name.iter().fold(0x811c_9dc5_u32, |hash, octet| {
-            (hash ^ u32::from(*octet)).wrapping_mul(0x0100_0193)
+    pub fn named(text: &[u8]) -> Self {
+        // FNV-1a, folded to 16 bits.
+        let hash = text.iter().fold(0x811c_9dc5_u32, |hash, byte| {
+            (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193)
         });
-        Self(0x6261_0000 | (hash & 0xffff))
+        Self(Self::MARK | (hash >> 16) ^ (hash & 0xffff))
+    }
+
+    /// The instance whose mark this metric is; `None` for anybody else's metric.
+    #[must_use]
+    pub const fn from_metric(metric: u32) -> Option<Self> {
+        if metric & 0xffff_0000 == Self::MARK { Some(Self(metric)) } else { None }
     }
 }
 
@@ -162,12 +173,10 @@ impl Link {
     /// the addresses' owner.
     #[must_use]
     pub fn source(&self, router: &VirtualRouter) -> Option<IpAddr> {
-        self.own_addresses(router)
-            .map(|own| own.address)
-            .find(|address| match address {
-                IpAddr::V4(_) => true,
-                IpAddr::V6(v6) => is_link_local(*v6),
-            })
+        self.own_addresses(router).map(|own| own.address).find(|address| match address {
+            IpAddr::V4(_) => true,
+            IpAddr::V6(v6) => is_link_local(*v6),
+        })
     }
 
     /// Whether the link holds `address`, whoever put it there.
@@ -195,4 +204,18 @@ impl Link {
 /// fe80::/10
 fn is_link_local(address: Ipv6Addr) -> bool {
     address.segments()[0] & 0xffc0 == 0xfe80
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_instance_is_named_the_same_for_ever() {
+        assert_eq!(Instance::named(b"cluster"), Instance(0x6261_f88c));
+        assert_eq!(Instance::named(b""), Instance(0x6261_1cd9));
+        let named = Instance::named(b"/etc/barevip/barevip.toml");
+        assert_eq!(Instance::from_metric(named.0), Some(named));
+        assert_eq!(Instance::from_metric(1024), None);
+    }
 }
