@@ -28,6 +28,7 @@ pub mod app {
     pub mod cleanup;
     pub mod demo;
     pub mod node_loop;
+    pub mod observed;
     pub mod standalone;
     pub mod status;
 }
@@ -81,5 +82,15 @@ pub mod io {
         mod route_socket;
         pub mod scheduler;
         pub mod send;
+    }
+
+    /// A LAN in network namespaces, for the demonstration, the tests and the benchmarks.
+    pub mod lab {
+        pub mod lan;
+        pub mod namespace;
+        pub mod privilege;
+        pub mod probe;
+        pub mod process;
+        pub mod record;
     }
 }

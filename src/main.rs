@@ -23,7 +23,8 @@ fn main() -> ExitCode {
 }
 
 fn dispatch(command: Command) -> anyhow::Result<()> {
-    let mut out = io::stdout().lock();
+    // Not one lock for all: other threads of `run` and `demo` may print too.
+    let mut out = io::stdout();
     match command {
         Command::Run { config, socket } => app::standalone::run(&config, socket),
         Command::Check { config } => app::check::run(&config, &mut out),

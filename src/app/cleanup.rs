@@ -24,7 +24,7 @@ pub fn run(config: Option<&Path>, out: &mut impl Write) -> anyhow::Result<()> {
         None => remove_all(out)?,
     };
     if removed == 0 {
-        writeln!(out, "no address was left behind")?;
+        writeln!(out, "nothing was left behind")?;
     }
     Ok(())
 }

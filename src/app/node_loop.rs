@@ -5,7 +5,6 @@
 //! and counted where nobody reads.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::io;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
@@ -13,24 +12,23 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, TryRecvError};
 use std::thread::{self, JoinHandle};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use anyhow::{Context as _, anyhow};
 use nix::poll::{PollFd, PollFlags, ppoll};
 use nix::sys::time::TimeSpec;
 use tokio::sync::{mpsc as async_mpsc, oneshot};
 
+use super::observed::{Events, Lateness, News, Observed, Told};
 use crate::engine::node::command::{Command, CommandId, Failure, Packet};
-use crate::engine::node::event::Event;
 use crate::engine::node::links::{Instance, LinkId};
 use crate::engine::node::node::{Health, Identity, Node, Scope};
-use crate::engine::node::status::NodeStatus;
 use crate::engine::time::Instant;
 use crate::io::clock::{self, Moment, SleepWatch};
 use crate::io::kernel::netlink::{self, Netlink, Report, Request};
 use crate::io::kernel::receive::{Heard, Receiver};
 use crate::io::kernel::scheduler;
-use crate::io::kernel::send::{SendCounts, Sender};
+use crate::io::kernel::send::Sender;
 use crate::io::wake::Wake;
 use crate::model::{Family, Plan};
 
@@ -60,90 +58,6 @@ pub struct Options {
 impl Default for Options {
     fn default() -> Self {
         Self { realtime: true }
-    }
-}
-
-/// Something to tell an operator, with the time it happened.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Told {
-    /// By the wall clock.
-    pub at: SystemTime,
-    /// What happened.
-    pub news: News,
-}
-
-/// What a node and its threads have to tell.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum News {
-    /// The engine's.
-    Event(Event),
-    /// Trouble with this machine that the engine knows nothing of.
-    Trouble(String),
-}
-
-impl fmt::Display for News {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Event(event) => event.fmt(f),
-            Self::Trouble(text) => f.write_str(text),
-        }
-    }
-}
-
-/// The news of a node, in order; ends with the engine's thread.
-pub type Events = async_mpsc::Receiver<Told>;
-
-/// What the engine and its thread are and see at one moment.
-#[derive(Clone, Debug)]
-pub struct Observed {
-    /// The engine's own view.
-    pub status: NodeStatus,
-    /// When.
-    pub at: Moment,
-    /// Whether the thread runs before all ordinary ones, or why not.
-    pub realtime: Result<(), String>,
-    /// How late timers were since the start.
-    pub lateness: Lateness,
-    /// Packets sent and refused since the start.
-    pub sent: SendCounts,
-    /// Packets lost since the start because this process did not read them in time.
-    pub overflowed: u64,
-    /// News since the start that nobody read in time.
-    pub untold: u64,
-}
-
-/// How late timers fired: the histogram of a metric.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Lateness {
-    /// Timers by how late they were: each counts in the first bound that it did not exceed, the
-    /// last count is of those beyond all bounds.
-    pub counts: [u64; Self::BOUNDS.len() + 1],
-    /// All of it.
-    pub sum: Duration,
-    /// The worst.
-    pub worst: Duration,
-}
-
-impl Lateness {
-    /// Upper bounds of the buckets.
-    pub const BOUNDS: [Duration; 8] = [
-        Duration::from_micros(50),
-        Duration::from_micros(200),
-        Duration::from_millis(1),
-        Duration::from_millis(5),
-        Duration::from_millis(20),
-        Duration::from_millis(100),
-        Duration::from_millis(500),
-        Duration::from_secs(2),
-    ];
-
-    fn note(&mut self, late: Duration) {
-        let bucket = Self::BOUNDS.iter().take_while(|bound| late > **bound);
-        if let Some(count) = self.counts.get_mut(bucket.count()) {
-            *count += 1;
-        }
-        self.sum += late;
-        self.worst = self.worst.max(late);
     }
 }
 

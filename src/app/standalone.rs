@@ -12,13 +12,16 @@ use anyhow::{Context, anyhow};
 use hyper::StatusCode;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::{Instant, sleep_until};
+use tracing::field::display;
 
-use super::node_loop::{News, NodeHandle, Options, Remote, Told};
+use super::node_loop::{NodeHandle, Options, Remote};
+use super::observed::{News, Told};
 use super::status::{About, SOCKETS, State};
 use crate::config;
 use crate::engine::node::event::EventKind;
 use crate::engine::node::links::Instance;
 use crate::engine::node::node::Identity;
+use crate::io::clock::Moment;
 use crate::io::http::{Reply, Server};
 use crate::io::service_manager::ServiceManager;
 use crate::model::Plan;
@@ -30,6 +33,9 @@ const FIRST_HEARTBEATS: Duration = Duration::from_millis(50);
 /// A handover is over long before, and the engine gives up after 10 s by itself; one that is not
 /// done then hangs.
 const STOP_LIMIT: Duration = Duration::from_secs(12);
+
+/// A log line that is later than this says when it was true.
+const LAG: Duration = Duration::from_millis(100);
 
 /// Runs a configuration file; returns after a planned stop.
 ///
@@ -257,17 +263,18 @@ async fn answer(path: String, node: Remote, about: Arc<About>) -> Option<Reply> 
     })
 }
 
-/// One sentence, with the time at which it was true: the log may lag behind.
+/// One sentence; with the time at which it was true where the log lags behind.
 fn log(told: &Told) {
-    let at = humantime::format_rfc3339_millis(told.at);
+    let lag = Moment::read().wall().duration_since(told.at).unwrap_or_default();
+    let at = (lag > LAG).then(|| humantime::format_rfc3339_millis(told.at)).map(display);
     let router = match &told.news {
         News::Event(event) => event.router.as_deref(),
         News::Trouble(_) => None,
     };
     if is_worrying(&told.news) {
-        tracing::warn!(router, %at, "{}", told.news);
+        tracing::warn!(router, at, "{}", told.news);
     } else {
-        tracing::info!(router, %at, "{}", told.news);
+        tracing::info!(router, at, "{}", told.news);
     }
 }
 

@@ -11,7 +11,7 @@ use std::time::{Duration, SystemTime};
 
 use serde::{Deserialize, Serialize};
 
-use crate::app::node_loop::Observed;
+use crate::app::observed::Observed;
 use crate::engine::node::event;
 use crate::engine::node::links::LinkFault;
 use crate::engine::node::status::{Counters, NodeStatus, RouterStatus};
