@@ -42,16 +42,7 @@ impl Vrid {
     /// RFC 4291 appendix A). It is listed first in adverts and never bound.
     #[must_use]
     pub const fn link_local(self) -> Ipv6Addr {
-        Ipv6Addr::new(
-            0xfe80,
-            0,
-            0,
-            0,
-            0x0200,
-            0x5eff,
-            0xfe00,
-            0x0200 | self.get() as u16,
-        )
+        Ipv6Addr::new(0xfe80, 0, 0, 0, 0x0200, 0x5eff, 0xfe00, 0x0200 | self.get() as u16)
     }
 }
 
@@ -106,10 +97,7 @@ impl Priority {
     /// before the next one wakes. `None` beyond the ninth.
     #[must_use]
     pub fn for_rank(rank: u8) -> Option<Self> {
-        (rank < Self::RANKS)
-            .then(|| 254 - 24 * rank)
-            .and_then(NonZeroU8::new)
-            .map(Self)
+        (rank < Self::RANKS).then(|| 254 - 24 * rank).and_then(NonZeroU8::new).map(Self)
     }
 
     /// What a candidate of this priority advertises while it is unhealthy: a value of the band
@@ -351,12 +339,10 @@ impl TryFrom<IpNet> for Vip {
             IpAddr::V6(_) => None,
         };
         match refused {
-            Some(what) => Err(Invalid::new(format!(
-                "{net} is {what}, which no machine can hold"
-            ))),
-            None if net.prefix_len() == 0 => Err(Invalid::new(format!(
-                "{net}: a prefix length is at least 1"
-            ))),
+            Some(what) => Err(Invalid::new(format!("{net} is {what}, which no machine can hold"))),
+            None if net.prefix_len() == 0 => {
+                Err(Invalid::new(format!("{net}: a prefix length is at least 1")))
+            }
             None => Ok(Self(net)),
         }
     }
@@ -490,11 +476,7 @@ pub struct Announce {
 
 impl Default for Announce {
     fn default() -> Self {
-        Self {
-            rounds: 5,
-            spacing: Duration::from_millis(250),
-            refresh: Duration::from_secs(60),
-        }
+        Self { rounds: 5, spacing: Duration::from_millis(250), refresh: Duration::from_secs(60) }
     }
 }
 
@@ -538,10 +520,7 @@ pub struct Transport {
 
 impl Default for Transport {
     fn default() -> Self {
-        Self {
-            multicast: true,
-            peers: Vec::new(),
-        }
+        Self { multicast: true, peers: Vec::new() }
     }
 }
 
@@ -647,21 +626,16 @@ pub struct VirtualRouter {
 impl VirtualRouter {
     /// The addresses that the Active node binds.
     pub fn served(&self) -> impl Iterator<Item = Vip> {
-        self.entries
-            .iter()
-            .filter(|entry| entry.state == EntryState::Served)
-            .map(|entry| entry.vip)
+        self.entries.iter().filter(|entry| entry.state == EntryState::Served).map(|entry| entry.vip)
     }
 
     /// What this router says of `node`: `None` where it is no candidate.
     #[must_use]
     pub fn candidate(&self, node: &str) -> Option<Candidate> {
         match &self.candidates {
-            Candidates::Open { priority } => Some(Candidate {
-                node: node.to_owned(),
-                priority: *priority,
-                joining: false,
-            }),
+            Candidates::Open { priority } => {
+                Some(Candidate { node: node.to_owned(), priority: *priority, joining: false })
+            }
             Candidates::Listed(list) => list.iter().find(|c| c.node == node).cloned(),
         }
     }
@@ -685,19 +659,14 @@ mod tests {
 
     #[test]
     fn ranks_are_24_apart_and_never_reach_the_health_band() {
-        let ranks: Vec<u8> = (0..12)
-            .filter_map(Priority::for_rank)
-            .map(Priority::get)
-            .collect();
+        let ranks: Vec<u8> = (0..12).filter_map(Priority::for_rank).map(Priority::get).collect();
         assert_eq!(ranks, [254, 230, 206, 182, 158, 134, 110, 86, 62]);
     }
 
     #[test]
     fn unhealthy_priorities_stay_in_the_band_and_in_order() {
-        let band: Vec<Priority> = (0..9)
-            .filter_map(Priority::for_rank)
-            .map(Priority::unhealthy)
-            .collect();
+        let band: Vec<Priority> =
+            (0..9).filter_map(Priority::for_rank).map(Priority::unhealthy).collect();
         assert!(band.iter().all(|p| p.in_health_band()));
         assert!(band.windows(2).all(|pair| pair[0] > pair[1]));
         assert_eq!(Priority::try_from(1).unwrap().unhealthy().get(), 1);

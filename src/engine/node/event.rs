@@ -161,16 +161,10 @@ impl fmt::Display for EventKind {
                 humantime::format_duration(to_tenths_of_ms(*took))
             ),
             Self::BecameBackup { cause } => write!(f, "is Backup here: {cause}"),
-            Self::Released {
-                handed_over,
-                unclaimed: 0,
-            } => {
+            Self::Released { handed_over, unclaimed: 0 } => {
                 write!(f, "{handed_over} address(es) handed over and released")
             }
-            Self::Released {
-                handed_over,
-                unclaimed,
-            } => write!(
+            Self::Released { handed_over, unclaimed } => write!(
                 f,
                 "{handed_over} address(es) handed over, {unclaimed} released that nobody else announced"
             ),
@@ -207,40 +201,24 @@ impl fmt::Display for Problem {
                 "{address} is on this machine already and not ours; it is left alone (remove it, or take it out of the plan)"
             ),
             Self::BindFailed { address, reason } => {
-                write!(
-                    f,
-                    "{address} can't be bound ({reason}); the role was given away"
-                )
+                write!(f, "{address} can't be bound ({reason}); the role was given away")
             }
-            Self::AddressElsewhere {
-                address,
-                vrid,
-                source,
-            } => write!(
+            Self::AddressElsewhere { address, vrid, source } => write!(
                 f,
                 "{address} is advertised by {source} under VRID {vrid}; it is not bound here"
             ),
             Self::ForeignClaim { address, mac } => {
-                write!(
-                    f,
-                    "{address} was announced by {mac} while it is ours; announced again"
-                )
+                write!(f, "{address} was announced by {mac} while it is ours; announced again")
             }
             Self::ForeignRouter { source } => write!(
                 f,
                 "{source} uses our VRID for other addresses; choose another VRID for one of the two"
             ),
             Self::DuplicateSource { source } => {
-                write!(
-                    f,
-                    "another machine sends adverts with our own address {source}"
-                )
+                write!(f, "another machine sends adverts with our own address {source}")
             }
             Self::StaleActive { source } => {
-                write!(
-                    f,
-                    "the Active node {source} does not serve all addresses of our plan"
-                )
+                write!(f, "the Active node {source} does not serve all addresses of our plan")
             }
             Self::DeafPeer { source, priority } => write!(
                 f,
@@ -261,9 +239,5 @@ impl fmt::Display for Problem {
 /// Durations for people: nobody reads nanoseconds.
 fn to_tenths_of_ms(duration: Duration) -> Duration {
     let tenths = duration.as_micros() / 100;
-    Duration::from_micros(
-        u64::try_from(tenths)
-            .unwrap_or(u64::MAX)
-            .saturating_mul(100),
-    )
+    Duration::from_micros(u64::try_from(tenths).unwrap_or(u64::MAX).saturating_mul(100))
 }

@@ -151,12 +151,10 @@ impl Link {
     /// the addresses' owner.
     #[must_use]
     pub fn source(&self, router: &VirtualRouter) -> Option<IpAddr> {
-        self.own_addresses(router)
-            .map(|own| own.address)
-            .find(|address| match address {
-                IpAddr::V4(_) => true,
-                IpAddr::V6(v6) => is_link_local(*v6),
-            })
+        self.own_addresses(router).map(|own| own.address).find(|address| match address {
+            IpAddr::V4(_) => true,
+            IpAddr::V6(v6) => is_link_local(*v6),
+        })
     }
 
     /// Whether the link holds `address`, whoever put it there.

@@ -1,12 +1,20 @@
 //! The state machine of one virtual router on one machine (RFC 9568 §6.4): adverts and time in,
 //! a role and adverts out.
+//!
+//! Only valid adverts of this very router may come in: whoever calls has parsed them and has
+//! matched VRID, family, link and address list. Deadlines are kept as what they count from, so
+//! that a change of priority or interval moves a deadline and never restarts it.
 
+use std::collections::VecDeque;
 use std::fmt;
 use std::net::IpAddr;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::model::Priority;
+use super::packet::Advert;
+use crate::engine::time::Instant;
+use crate::model::{Interval, Preempt, Priority};
 
 /// The states of RFC 9568 §6.4.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -35,8 +43,29 @@ impl fmt::Display for Role {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Cause {
-    /// Placeholder.
+    /// It takes part from now on.
     Started,
+    /// It owns the addresses (priority 255), or is the only candidate.
+    Owner,
+    /// No Active router was heard for the down interval.
+    Silence,
+    /// The Active router said that it leaves.
+    Resigned {
+        /// Who left.
+        by: IpAddr,
+    },
+    /// It is higher than the Active router, and may preempt.
+    Preempts {
+        /// The Active router.
+        from: IpAddr,
+    },
+    /// The Active router is unhealthy and this one is not.
+    Relieves {
+        /// The Active router.
+        from: IpAddr,
+    },
+    /// The plan asks this node to take over.
+    TakeoverRequested,
     /// Another router with a better claim advertises.
     Outranked {
         /// Who.
@@ -44,13 +73,541 @@ pub enum Cause {
         /// Its priority.
         priority: Priority,
     },
+    /// Another router took over while this one was silent.
+    Replaced {
+        /// Who.
+        by: IpAddr,
+    },
+    /// A takeover was asked for, but the old Active router does not hear this one.
+    TakeoverUnheard,
+    /// The machine was suspended, and others may have taken over.
+    Slept,
+    /// An address could not be bound.
+    BindFailed,
+    /// The link is not usable.
+    LinkLost,
+    /// An operator drains the node.
+    Drained,
+    /// The plan no longer lists this node, or has no addresses.
+    Unlisted,
+    /// The node can't serve it (no local endpoint).
+    Ineligible,
+    /// A planned stop.
+    Stopped,
 }
 
 impl fmt::Display for Cause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Started => f.write_str("started"),
-            Self::Outranked { by, priority } => write!(f, "{by} has priority {priority}"),
+            Self::Started => f.write_str("takes part from now on"),
+            Self::Owner => f.write_str("it has no rival"),
+            Self::Silence => f.write_str("no Active router was heard for the down interval"),
+            Self::Resigned { by } => write!(f, "{by} resigned"),
+            Self::Preempts { from } => write!(f, "it preempts the lower {from}"),
+            Self::Relieves { from } => write!(f, "it relieves the unhealthy {from}"),
+            Self::TakeoverRequested => f.write_str("the plan asked for it"),
+            Self::Outranked { by, priority } => write!(f, "{by} advertises priority {priority}"),
+            Self::Replaced { by } => write!(f, "{by} took over while this node was silent"),
+            Self::TakeoverUnheard => f.write_str("the old Active router does not hear this node"),
+            Self::Slept => f.write_str("the machine was suspended"),
+            Self::BindFailed => f.write_str("an address could not be bound"),
+            Self::LinkLost => f.write_str("the link is not usable"),
+            Self::Drained => f.write_str("the node is drained"),
+            Self::Unlisted => f.write_str("the plan does not list this node"),
+            Self::Ineligible => f.write_str("this node can't serve it"),
+            Self::Stopped => f.write_str("planned stop"),
         }
     }
+}
+
+/// What the plan, the node's health and the link make of this router.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// The priority in force: base, health and takeover included.
+    pub priority: Priority,
+    /// The configured Advertisement_Interval.
+    pub interval: Interval,
+    /// Whether a lower Active router is replaced.
+    pub preempt: Preempt,
+    /// Whether priorities 1–31 mean "take it if you are healthy".
+    pub health_band: bool,
+    /// Silent until an Active router was heard or this is gone.
+    pub joining: bool,
+    /// The address that adverts leave from; it decides between equal priorities.
+    pub source: IpAddr,
+}
+
+/// What the state machine asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Output {
+    /// Send an advert with this priority; `None` is 0, "I am leaving".
+    Advertise(Option<Priority>),
+    /// The role is another one now.
+    Became(Role, Cause),
+    /// Somebody may have been told otherwise: announce the addresses again.
+    Reannounce,
+    /// No advert was sent for this long, more than the down interval of others.
+    Stalled(Duration),
+}
+
+/// An Active router that was heard.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Heard {
+    /// Who.
+    pub source: IpAddr,
+    /// Its priority.
+    pub priority: Priority,
+    /// Its interval: the Active_Adver_Interval of RFC 9568 §6.1.
+    pub interval: Interval,
+    /// When it was last heard.
+    pub at: Instant,
+}
+
+/// A lower router that goes on advertising although this one answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Contest {
+    /// Who.
+    pub source: IpAddr,
+    /// The priority it advertises.
+    pub priority: Priority,
+    /// How many of its adverts were answered, at most one each half interval.
+    pub answered: u32,
+    /// When the last one was.
+    pub at: Instant,
+}
+
+/// One virtual router on one machine.
+#[derive(Clone, Debug)]
+pub struct Router {
+    settings: Settings,
+    /// Added to a delayed preemption, so that nodes do not move in step.
+    jitter: Duration,
+    state: State,
+    /// Routers that said priority 0, and until when nothing else of theirs counts: a straggler of
+    /// the other path must not undo it.
+    resigned: Vec<(IpAddr, Instant)>,
+    outputs: VecDeque<Output>,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum State {
+    Initialize,
+    Backup(Backup),
+    Active(Active),
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Backup {
+    /// What the down timer counts from.
+    down: Down,
+    /// The Active router, while there is one.
+    heard: Option<Heard>,
+    /// Active_Adver_Interval (RFC 9568 §6.1); the own interval until one was learned.
+    learned: Option<Interval>,
+    /// Since when this router was higher than the Active one without a break.
+    higher_since: Option<Instant>,
+    /// When an unhealthy Active router was first heard by this healthy one.
+    relief_since: Option<Instant>,
+}
+
+/// What the down timer counts from.
+#[derive(Clone, Copy, Debug)]
+enum Down {
+    /// Joining: it does not run.
+    Never,
+    /// Active_Down_Interval from here.
+    Silence(Instant),
+    /// Skew_Time from here: the Active router said priority 0.
+    Resigned(IpAddr, Instant),
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Active {
+    /// When the next advert is due.
+    advert_at: Instant,
+    /// When the last one was sent.
+    sent_at: Instant,
+    /// An answer to a losing advert, held back so that a flood of them is not answered by one.
+    reassert_at: Option<Instant>,
+    contest: Option<Contest>,
+}
+
+/// Adverts leave in at most this many phases of an interval: routers share wake-ups.
+const PHASES: u32 = 10;
+/// Routers whose priority 0 is remembered.
+const RESIGNED_KEPT: usize = 16;
+
+impl Router {
+    /// A router that takes no part yet. `jitter` delays a delayed preemption.
+    #[must_use]
+    pub const fn new(settings: Settings, jitter: Duration) -> Self {
+        Self {
+            settings,
+            jitter,
+            state: State::Initialize,
+            resigned: Vec::new(),
+            outputs: VecDeque::new(),
+        }
+    }
+
+    /// The role now.
+    #[must_use]
+    pub const fn role(&self) -> Role {
+        match self.state {
+            State::Initialize => Role::Initialize,
+            State::Backup(_) => Role::Backup,
+            State::Active(_) => Role::Active,
+        }
+    }
+
+    /// The settings in force.
+    #[must_use]
+    pub const fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// The Active router that this Backup last heard.
+    #[must_use]
+    pub const fn heard(&self) -> Option<Heard> {
+        match self.state {
+            State::Backup(Backup { heard, .. }) => heard,
+            State::Initialize | State::Active(_) => None,
+        }
+    }
+
+    /// The lower router that does not yield to this Active one.
+    #[must_use]
+    pub const fn contest(&self) -> Option<Contest> {
+        match self.state {
+            State::Active(Active { contest, .. }) => contest,
+            State::Initialize | State::Backup(_) => None,
+        }
+    }
+
+    /// When this Active router last advertised.
+    #[must_use]
+    pub const fn sent_at(&self) -> Option<Instant> {
+        match self.state {
+            State::Active(Active { sent_at, .. }) => Some(sent_at),
+            State::Initialize | State::Backup(_) => None,
+        }
+    }
+
+    /// The next thing asked for.
+    pub fn poll_output(&mut self) -> Option<Output> {
+        self.outputs.pop_front()
+    }
+
+    /// Takes part from now on (RFC 9568 §6.4.1): an owner as Active, others as Backup.
+    pub fn start(&mut self, settings: Settings, now: Instant) {
+        self.settings = settings;
+        if settings.priority == Priority::OWNER {
+            self.become_active(Cause::Owner, now);
+        } else {
+            let down = if settings.joining { Down::Never } else { Down::Silence(now) };
+            self.become_backup(down, None, Cause::Started);
+        }
+    }
+
+    /// New settings. A running down timer is moved, never restarted.
+    pub fn configure(&mut self, settings: Settings, now: Instant) {
+        let joined = self.settings.joining && !settings.joining;
+        let interval_changed = self.settings.interval != settings.interval;
+        self.settings = settings;
+        match &mut self.state {
+            State::Initialize => {}
+            State::Backup(backup) => {
+                if joined && matches!(backup.down, Down::Never) {
+                    backup.down = Down::Silence(now);
+                }
+                if settings.priority.in_health_band() {
+                    backup.relief_since = None;
+                }
+                if backup.heard.is_some_and(|heard| heard.priority >= settings.priority) {
+                    backup.higher_since = None;
+                }
+            }
+            State::Active(active) if interval_changed => {
+                active.advert_at = next_phase(active.sent_at, settings.interval);
+            }
+            State::Active(_) => {}
+        }
+    }
+
+    /// Becomes Active now: the only candidate after its probe, or the plan's wish.
+    pub fn take_over(&mut self, cause: Cause, now: Instant) {
+        if matches!(self.state, State::Backup(_)) {
+            self.become_active(cause, now);
+        }
+    }
+
+    /// Becomes Active now if [`Self::preempt_due`] has passed.
+    pub fn preempt(&mut self, now: Instant) {
+        let heard = self.heard();
+        if let (Some(due), Some(heard)) = (self.preempt_due(), heard)
+            && due <= now
+        {
+            self.become_active(Cause::Preempts { from: heard.source }, now);
+        }
+    }
+
+    /// Takes no part from now on (RFC 9568 §6.4.2, §6.4.3). An Active router that can still send
+    /// says so (`farewell`).
+    pub fn stop(&mut self, cause: Cause, farewell: bool) {
+        let role = self.role();
+        if role == Role::Active && farewell {
+            self.outputs.push_back(Output::Advertise(None));
+        }
+        self.state = State::Initialize;
+        if role != Role::Initialize {
+            self.outputs.push_back(Output::Became(Role::Initialize, cause));
+        }
+    }
+
+    /// Gives the role away and waits for `hold` longer than a down interval before it would take
+    /// it back; `farewell` as in [`Self::stop`].
+    pub fn step_back(&mut self, cause: Cause, farewell: bool, hold: Duration, now: Instant) {
+        if !matches!(self.state, State::Active(_)) {
+            return;
+        }
+        if farewell {
+            self.outputs.push_back(Output::Advertise(None));
+        }
+        self.become_backup(Down::Silence(now + hold), None, cause);
+    }
+
+    /// A valid advert of this router from somebody else. `now` is when answers leave, not before
+    /// `received_at`.
+    pub fn handle_advert(
+        &mut self,
+        advert: &Advert,
+        source: IpAddr,
+        received_at: Instant,
+        now: Instant,
+    ) {
+        self.resigned.retain(|(_, until)| *until > received_at);
+        let Some(priority) = advert.priority else {
+            return self.handle_resignation(source, received_at, now);
+        };
+        if self.resigned.iter().any(|(resigned, _)| *resigned == source) {
+            return;
+        }
+        let heard = Heard { source, priority, interval: advert.interval, at: received_at };
+        match self.state {
+            State::Initialize => {}
+            State::Backup(backup) => self.state = State::Backup(self.backup_heard(backup, heard)),
+            State::Active(active) => self.active_heard(active, heard, now),
+        }
+    }
+
+    /// Priority 0 (RFC 9568 §6.4.2, §6.4.3).
+    fn handle_resignation(&mut self, source: IpAddr, received_at: Instant, now: Instant) {
+        let final_until = received_at + self.active_interval().down(self.settings.priority);
+        self.resigned.retain(|(resigned, _)| *resigned != source);
+        if self.resigned.len() < RESIGNED_KEPT {
+            self.resigned.push((source, final_until));
+        }
+        match &mut self.state {
+            State::Initialize => {}
+            State::Backup(backup) => {
+                // Only the Active router can give the role away: the second priority 0 of one
+                // that has left must not wake the Backups of its successor.
+                let from_active = backup.heard.is_none_or(|heard| heard.source == source);
+                let known = matches!(backup.down, Down::Resigned(by, _) if by == source);
+                if from_active && !known && !matches!(backup.down, Down::Never) {
+                    backup.down = Down::Resigned(source, received_at);
+                    backup.heard = None;
+                }
+            }
+            State::Active(active) => {
+                active.sent_at = now;
+                active.advert_at = next_phase(now, self.settings.interval);
+                self.outputs.push_back(Output::Advertise(Some(self.settings.priority)));
+                self.outputs.push_back(Output::Reannounce);
+            }
+        }
+    }
+
+    /// RFC 9568 §6.4.2: an advert heard as Backup.
+    fn backup_heard(&self, mut backup: Backup, heard: Heard) -> Backup {
+        let own = self.settings.priority;
+        let is_lower = heard.priority < own;
+        let preempts_by_timer = is_lower
+            && (self.settings.preempt == Preempt::Now || own == Priority::OWNER)
+            && !matches!(backup.down, Down::Never);
+        if backup.heard.is_some_and(|before| before.at > heard.at) {
+            return backup;
+        }
+        backup.heard = Some(heard);
+        if !preempts_by_timer {
+            backup.down = Down::Silence(heard.at);
+            backup.learned = Some(heard.interval);
+        }
+        backup.higher_since = is_lower.then(|| backup.higher_since.unwrap_or(heard.at));
+        let relieves =
+            self.settings.health_band && heard.priority.in_health_band() && !own.in_health_band();
+        backup.relief_since = relieves.then(|| backup.relief_since.unwrap_or(heard.at));
+        backup
+    }
+
+    /// RFC 9568 §6.4.3: an advert heard as Active.
+    fn active_heard(&mut self, mut active: Active, heard: Heard, now: Instant) {
+        let own = (self.settings.priority, self.settings.source);
+        let silent_for = heard.at.since(active.sent_at);
+        if silent_for >= self.settings.interval.duration() * 3 {
+            // By then every Backup had the right to take over: whatever the priorities, the one
+            // that did is Active, and this one learns of it late.
+            let cause = Cause::Replaced { by: heard.source };
+            return self.become_backup(Down::Silence(heard.at), Some(heard), cause);
+        }
+        if (heard.priority, heard.source) > own {
+            let cause = Cause::Outranked { by: heard.source, priority: heard.priority };
+            return self.become_backup(Down::Silence(heard.at), Some(heard), cause);
+        }
+        active.contest = Some(match active.contest {
+            Some(contest) if contest.source == heard.source => {
+                let counts = heard.at.since(contest.at) * 2 >= heard.interval.duration();
+                Contest {
+                    answered: contest.answered.saturating_add(u32::from(counts)),
+                    at: if counts { heard.at } else { contest.at },
+                    priority: heard.priority,
+                    ..contest
+                }
+            }
+            _ => Contest {
+                source: heard.source,
+                priority: heard.priority,
+                answered: 1,
+                at: heard.at,
+            },
+        });
+        // "Discard and send an ADVERTISEMENT immediately"; the advert timer runs on.
+        let pause = self.settings.interval.duration() / PHASES;
+        if now.since(active.sent_at) >= pause {
+            active.sent_at = now;
+            self.outputs.push_back(Output::Advertise(Some(self.settings.priority)));
+        } else {
+            active.reassert_at.get_or_insert(active.sent_at + pause);
+        }
+        self.state = State::Active(active);
+        self.outputs.push_back(Output::Reannounce);
+    }
+
+    /// A deadline of [`Self::poll_timeout`] has passed. All adverts received until `now` must
+    /// have been handled.
+    pub fn handle_timeout(&mut self, now: Instant) {
+        match self.state {
+            State::Initialize => {}
+            State::Backup(backup) => {
+                if self.down_at(&backup).is_some_and(|at| at <= now) {
+                    let alive = backup
+                        .heard
+                        .filter(|heard| now.since(heard.at) < heard.interval.duration() * 3);
+                    let cause = match (backup.down, backup.relief_since, alive) {
+                        (Down::Resigned(by, _), _, _) => Cause::Resigned { by },
+                        (_, Some(_), Some(heard)) => Cause::Relieves { from: heard.source },
+                        (_, None, Some(heard)) => Cause::Preempts { from: heard.source },
+                        (_, _, None) => Cause::Silence,
+                    };
+                    self.become_active(cause, now);
+                }
+            }
+            State::Active(active) => self.advertise_if_due(active, now),
+        }
+    }
+
+    fn advertise_if_due(&mut self, mut active: Active, now: Instant) {
+        let is_due = active.advert_at <= now;
+        if !is_due && active.reassert_at.is_none_or(|at| at > now) {
+            return;
+        }
+        let interval = self.settings.interval;
+        let gap = now.since(active.sent_at);
+        if gap > interval.duration() * 3 {
+            self.outputs.push_back(Output::Stalled(gap));
+            self.outputs.push_back(Output::Reannounce);
+        }
+        active.reassert_at = None;
+        active.sent_at = now;
+        if is_due {
+            // From deadline to deadline, so that lateness does not add up (no drift).
+            active.advert_at = active.advert_at + interval.duration();
+            if active.advert_at <= now {
+                active.advert_at = next_phase(now, interval);
+            }
+        }
+        self.state = State::Active(active);
+        self.outputs.push_back(Output::Advertise(Some(self.settings.priority)));
+    }
+
+    /// When to call [`Self::handle_timeout`].
+    #[must_use]
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        match &self.state {
+            State::Initialize => None,
+            State::Backup(backup) => self.down_at(backup),
+            State::Active(active) => {
+                Some(active.reassert_at.map_or(active.advert_at, |at| at.min(active.advert_at)))
+            }
+        }
+    }
+
+    /// When a delayed preemption is due; the caller paces them and calls [`Self::preempt`].
+    #[must_use]
+    pub fn preempt_due(&self) -> Option<Instant> {
+        let State::Backup(backup) = &self.state else {
+            return None;
+        };
+        match self.settings.preempt {
+            Preempt::After(delay) => Some(backup.higher_since? + delay + self.jitter),
+            Preempt::Now | Preempt::Never => None,
+        }
+    }
+
+    /// When the down timer fires, or an unhealthy Active router is relieved if that is earlier.
+    fn down_at(&self, backup: &Backup) -> Option<Instant> {
+        let interval = self.active_interval();
+        let down = match backup.down {
+            Down::Never => None,
+            Down::Silence(from) => Some(from + interval.down(self.settings.priority)),
+            Down::Resigned(_, from) => Some(from + interval.skew(self.settings.priority)),
+        };
+        let relief = backup.relief_since.map(|from| from + interval.skew(self.settings.priority));
+        match (down, relief) {
+            (Some(down), Some(relief)) => Some(down.min(relief)),
+            (down, relief) => down.or(relief),
+        }
+    }
+
+    /// Active_Adver_Interval: the heard one's, at first the own (RFC 9568 §6.1).
+    fn active_interval(&self) -> Interval {
+        self.heard().map_or(self.settings.interval, |heard| heard.interval)
+    }
+
+    fn become_active(&mut self, cause: Cause, now: Instant) {
+        self.outputs.push_back(Output::Advertise(Some(self.settings.priority)));
+        self.outputs.push_back(Output::Became(Role::Active, cause));
+        self.state = State::Active(Active {
+            advert_at: next_phase(now, self.settings.interval),
+            sent_at: now,
+            reassert_at: None,
+            contest: None,
+        });
+    }
+
+    fn become_backup(&mut self, down: Down, heard: Option<Heard>, cause: Cause) {
+        self.outputs.push_back(Output::Became(Role::Backup, cause));
+        let backup =
+            Backup { down, heard: None, learned: None, higher_since: None, relief_since: None };
+        self.state = State::Backup(match heard {
+            Some(heard) => self.backup_heard(backup, heard),
+            None => backup,
+        });
+    }
+}
+
+/// The next advert after one sent at `sent`: an interval later, or up to a phase earlier, so that
+/// all routers of an interval leave in the same few phases.
+fn next_phase(sent: Instant, interval: Interval) -> Instant {
+    (sent + interval.duration()).floor_to(interval.duration() / PHASES)
 }
