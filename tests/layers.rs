@@ -3,11 +3,7 @@
 //! Reads `src/**/*.rs` as text. A path counts wherever it stands, in a `use` or in the middle of
 //! a function; test modules may import what they like.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    reason = "a test fails by panicking"
-)]
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -31,58 +27,31 @@ struct Layer {
 }
 
 const fn pure(within: &'static str, may_use: &'static [&'static str]) -> Layer {
-    Layer {
-        within,
-        may_use,
-        is_pure: true,
-    }
+    Layer { within, may_use, is_pure: true }
 }
 
 const fn touching(within: &'static str, may_use: &'static [&'static str]) -> Layer {
-    Layer {
-        within,
-        may_use,
-        is_pure: false,
-    }
+    Layer { within, may_use, is_pure: false }
 }
 
 const LAYERS: &[Layer] = &[
     pure("crate::model", &["crate::model"]),
     pure("crate::engine", &["crate::model", "crate::engine"]),
     pure("crate::engine::time", &["crate::engine::time"]),
-    pure(
-        "crate::engine::vrrp",
-        &["crate::model", "crate::engine::time", "crate::engine::vrrp"],
-    ),
+    pure("crate::engine::vrrp", &["crate::model", "crate::engine::time", "crate::engine::vrrp"]),
     pure(
         "crate::engine::node",
-        &[
-            "crate::model",
-            "crate::engine::time",
-            "crate::engine::vrrp",
-            "crate::engine::node",
-        ],
+        &["crate::model", "crate::engine::time", "crate::engine::vrrp", "crate::engine::node"],
     ),
     pure(
         "crate::engine::cluster",
-        &[
-            "crate::model",
-            "crate::engine::time",
-            "crate::engine::vrrp",
-            "crate::engine::cluster",
-        ],
+        &["crate::model", "crate::engine::time", "crate::engine::vrrp", "crate::engine::cluster"],
     ),
     touching("crate::config", &["crate::model", "crate::config"]),
     touching("crate::io", &["crate::model", "crate::engine", "crate::io"]),
     touching(
         "crate::app",
-        &[
-            "crate::model",
-            "crate::engine",
-            "crate::io",
-            "crate::config",
-            "crate::app",
-        ],
+        &["crate::model", "crate::engine", "crate::io", "crate::config", "crate::app"],
     ),
     // The top may use everything: cli, main, and lib.rs, which is the map.
     touching("crate", &["crate"]),
@@ -140,10 +109,7 @@ fn broken_rule(module: &str, path: &[String]) -> Option<String> {
     let path = path.join("::");
     let holder = layer.within.trim_start_matches("crate::");
     if is_within(&path, "crate") {
-        let is_allowed = layer
-            .may_use
-            .iter()
-            .any(|allowed| is_within(&path, allowed));
+        let is_allowed = layer.may_use.iter().any(|allowed| is_within(&path, allowed));
         return (!is_allowed).then(|| {
             format!(
                 "{path}: {holder} may use only {} (imports run downward)",
@@ -175,19 +141,14 @@ fn broken_rule(module: &str, path: &[String]) -> Option<String> {
 
 /// Whether `path` is `place` or something in it.
 fn is_within(path: &str, place: &str) -> bool {
-    path.strip_prefix(place)
-        .is_some_and(|rest| rest.is_empty() || rest.starts_with("::"))
+    path.strip_prefix(place).is_some_and(|rest| rest.is_empty() || rest.starts_with("::"))
 }
 
 /// The module that a file of `src` is.
 fn module_of(file: &Path) -> Vec<String> {
     let inner = file.with_extension("");
     let mut module = vec!["crate".to_owned()];
-    module.extend(
-        inner
-            .components()
-            .map(|part| part.as_os_str().to_string_lossy().into_owned()),
-    );
+    module.extend(inner.components().map(|part| part.as_os_str().to_string_lossy().into_owned()));
     if module.len() == 2 && matches!(module[1].as_str(), "lib" | "main") {
         module.pop();
     }
@@ -210,10 +171,8 @@ fn broken_rules(file: &Path, text: &str, crates: &[String]) -> Vec<String> {
 
 /// The crates that a source text can name: the dependencies of Cargo.toml, and the built-in ones.
 fn known_crates() -> Vec<String> {
-    let manifest: toml::Table = fs::read_to_string(root().join("Cargo.toml"))
-        .unwrap()
-        .parse()
-        .unwrap();
+    let manifest: toml::Table =
+        fs::read_to_string(root().join("Cargo.toml")).unwrap().parse().unwrap();
     let mut crates: Vec<String> = ["std", "core", "alloc"].map(str::to_owned).into();
     for section in ["dependencies", "dev-dependencies"] {
         let names = manifest[section].as_table().unwrap().keys();
@@ -263,16 +222,11 @@ fn files_are_named_by_what_they_hold() {
         .iter()
         .filter(|file| {
             let name = file.file_stem().unwrap().to_string_lossy();
-            [
-                "mod", "utils", "util", "helpers", "common", "misc", "manager",
-            ]
-            .contains(&name.as_ref())
+            ["mod", "utils", "util", "helpers", "common", "misc", "manager"]
+                .contains(&name.as_ref())
         })
         .collect();
-    assert!(
-        leftovers.is_empty(),
-        "name these after what they hold: {leftovers:?}"
-    );
+    assert!(leftovers.is_empty(), "name these after what they hold: {leftovers:?}");
 }
 
 #[cfg(test)]
@@ -305,49 +259,19 @@ mod the_checker {
             2,
             "crate::engine::time::Instant: model may use",
         );
-        refuses(
-            "engine/time.rs",
-            "use crate::io::clock;",
-            1,
-            "crate::io::clock",
-        );
+        refuses("engine/time.rs", "use crate::io::clock;", 1, "crate::io::clock");
         refuses(
             "engine/vrrp/router.rs",
             "use crate::engine::node::links::LinkId;",
             1,
             "engine::vrrp may use",
         );
-        refuses(
-            "engine/node/node.rs",
-            "use crate::engine::cluster::world::World;",
-            1,
-            "cluster",
-        );
-        refuses(
-            "engine/cluster/world.rs",
-            "use crate::engine::node::node::Node;",
-            1,
-            "node",
-        );
-        refuses(
-            "io/store.rs",
-            "use crate::app::agent::run;",
-            1,
-            "io may use",
-        );
+        refuses("engine/node/node.rs", "use crate::engine::cluster::world::World;", 1, "cluster");
+        refuses("engine/cluster/world.rs", "use crate::engine::node::node::Node;", 1, "node");
+        refuses("io/store.rs", "use crate::app::agent::run;", 1, "io may use");
         refuses("io/store.rs", "use crate::config::File;", 1, "io may use");
-        refuses(
-            "config.rs",
-            "use crate::engine::node::node::Node;",
-            1,
-            "config may use",
-        );
-        refuses(
-            "app/agent.rs",
-            "use crate::cli::Arguments;",
-            1,
-            "app may use",
-        );
+        refuses("config.rs", "use crate::engine::node::node::Node;", 1, "config may use");
+        refuses("app/agent.rs", "use crate::cli::Arguments;", 1, "app may use");
     }
 
     #[test]
@@ -364,10 +288,7 @@ mod the_checker {
             "io/kernel/sockets.rs",
             "use crate::engine::node::command::Command;\nuse std::net::UdpSocket;\nuse std::time::Instant;",
         );
-        accepts(
-            "app/agent.rs",
-            "use crate::{config, engine, io, model};\nuse tokio::sync::mpsc;",
-        );
+        accepts("app/agent.rs", "use crate::{config, engine, io, model};\nuse tokio::sync::mpsc;");
         accepts("cli.rs", "use crate::app::agent;");
         accepts("main.rs", "fn main() { barevip::cli::run() }");
     }
@@ -380,20 +301,14 @@ mod the_checker {
             1,
             "crate::engine::node::links::LinkId",
         );
-        accepts(
-            "model.rs",
-            "mod text { pub(super) fn f() { super::parse() } }",
-        );
+        accepts("model.rs", "mod text { pub(super) fn f() { super::parse() } }");
         refuses(
             "model.rs",
             "mod text {\n fn f() { super::super::io::read() }\n}",
             2,
             "crate::io::read",
         );
-        accepts(
-            "model.rs",
-            "mod text { mod inner {} }\nmod more { fn f() { super::parse() } }",
-        );
+        accepts("model.rs", "mod text { mod inner {} }\nmod more { fn f() { super::parse() } }");
     }
 
     #[test]
@@ -404,30 +319,10 @@ mod the_checker {
             3,
             "crate::io::clock::now",
         );
-        refuses(
-            "engine/time.rs",
-            "fn f() { std::thread::sleep(x) }",
-            1,
-            "std::thread",
-        );
-        refuses(
-            "engine/time.rs",
-            "fn f() { ::std::fs::read(x); }",
-            1,
-            "std::fs",
-        );
-        refuses(
-            "engine/node/node.rs",
-            "fn f() { tracing::info!(\"x\") }",
-            1,
-            "tracing::info",
-        );
-        refuses(
-            "engine/node/node.rs",
-            "#[derive(clap::Parser)] struct A;",
-            1,
-            "clap::Parser",
-        );
+        refuses("engine/time.rs", "fn f() { std::thread::sleep(x) }", 1, "std::thread");
+        refuses("engine/time.rs", "fn f() { ::std::fs::read(x); }", 1, "std::fs");
+        refuses("engine/node/node.rs", "fn f() { tracing::info!(\"x\") }", 1, "tracing::info");
+        refuses("engine/node/node.rs", "#[derive(clap::Parser)] struct A;", 1, "clap::Parser");
         refuses("engine/time.rs", "extern crate tokio;", 1, "tokio");
     }
 
@@ -447,32 +342,12 @@ mod the_checker {
         );
         refuses("engine/time.rs", "use std::time;", 1, "std::time:");
         refuses("engine/time.rs", "use std::net::*;", 1, "std::net::*");
-        refuses(
-            "engine/time.rs",
-            "use std::net::{IpAddr, UdpSocket};",
-            1,
-            "std::net::UdpSocket",
-        );
-        refuses(
-            "engine/time.rs",
-            "use std::sync::Mutex;",
-            1,
-            "std::sync::Mutex",
-        );
+        refuses("engine/time.rs", "use std::net::{IpAddr, UdpSocket};", 1, "std::net::UdpSocket");
+        refuses("engine/time.rs", "use std::sync::Mutex;", 1, "std::sync::Mutex");
         refuses("engine/time.rs", "use std::fs::{self};", 1, "std::fs");
         refuses("model.rs", "use std::process::Command;", 1, "std::process");
-        refuses(
-            "engine/vrrp/packet.rs",
-            "use pnet::datalink;",
-            1,
-            "pnet::datalink",
-        );
-        refuses(
-            "engine/node/node.rs",
-            "use tokio::time::Instant;",
-            1,
-            "tokio::time::Instant",
-        );
+        refuses("engine/vrrp/packet.rs", "use pnet::datalink;", 1, "pnet::datalink");
+        refuses("engine/node/node.rs", "use tokio::time::Instant;", 1, "tokio::time::Instant");
     }
 
     #[test]
@@ -525,12 +400,7 @@ mod the_checker {
             "mod a { mod b {} } ",
             "#[cfg(not(test))] ",
         ] {
-            refuses(
-                "model.rs",
-                &format!("{before}use crate::io::x;"),
-                1,
-                "crate::io::x",
-            );
+            refuses("model.rs", &format!("{before}use crate::io::x;"), 1, "crate::io::x");
         }
     }
 }

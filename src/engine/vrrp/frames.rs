@@ -171,10 +171,7 @@ impl Announcement {
             2 => true,
             _ => false,
         };
-        let announcement = Self {
-            address: sender.into(),
-            mac: MacAddress(mac),
-        };
+        let announcement = Self { address: sender.into(), mac: MacAddress(mac) };
         // Ethernet and IPv4, with the lengths of their addresses (RFC 826).
         (head == [0, 1, 0x08, 0x00, 6, 4, 0]
             && is_announcement
@@ -205,10 +202,7 @@ impl Announcement {
             && !target.is_unspecified()
             && ipv6_checksum(message, NO_WORD, &[], &source, &destination, protocol) == 0;
         let mac = target_link_layer_address(options).filter(|_| is_valid)?;
-        Some(Self {
-            address: target.into(),
-            mac,
-        })
+        Some(Self { address: target.into(), mac })
     }
 
     /// The Ethernet frame that tells it to the LAN: a gratuitous ARP request (errata 7947 and
@@ -298,12 +292,7 @@ fn arp_request(mac: MacAddress, sender: Ipv4Addr, target: Ipv4Addr) -> Vec<u8> {
         target_proto_addr: target,
         payload: Vec::new(),
     };
-    ethernet(
-        mac,
-        MacAddress::BROADCAST,
-        EtherTypes::Arp,
-        bytes!(MutableArpPacket, arp),
-    )
+    ethernet(mac, MacAddress::BROADCAST, EtherTypes::Arp, bytes!(MutableArpPacket, arp))
 }
 
 /// An ICMPv6 message of neighbour discovery to a group; `body` follows the checksum.
@@ -315,12 +304,8 @@ fn neighbour_discovery(
     body: Vec<u8>,
 ) -> Vec<u8> {
     let next_header = IpNextHeaderProtocols::Icmpv6;
-    let mut icmp = Icmpv6 {
-        icmpv6_type: kind,
-        icmpv6_code: Icmpv6Code(0),
-        checksum: 0,
-        payload: body,
-    };
+    let mut icmp =
+        Icmpv6 { icmpv6_type: kind, icmpv6_code: Icmpv6Code(0), checksum: 0, payload: body };
     let unsigned = bytes!(MutableIcmpv6Packet, &icmp);
     icmp.checksum = ipv6_checksum(&unsigned, NO_WORD, &[], &source, &group, next_header);
     let payload = bytes!(MutableIcmpv6Packet, &icmp);
@@ -349,11 +334,7 @@ fn ethernet(
     ethertype: EtherType,
     payload: Vec<u8>,
 ) -> Vec<u8> {
-    let frame = Ethernet {
-        destination: destination.into(),
-        source: source.into(),
-        ethertype,
-        payload,
-    };
+    let frame =
+        Ethernet { destination: destination.into(), source: source.into(), ethertype, payload };
     bytes!(MutableEthernetPacket, frame)
 }

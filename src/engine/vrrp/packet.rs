@@ -126,24 +126,9 @@ impl Advert {
         if ttl != 255 {
             return Err(Refusal::Ttl(ttl));
         }
-        let too_short = |needs| Refusal::Length {
-            has: message.len(),
-            needs,
-        };
-        let (
-            &[
-                kind,
-                vrid,
-                priority,
-                count,
-                interval @ ..,
-                sum_high,
-                sum_low,
-            ],
-            _,
-        ) = message
-            .split_first_chunk::<HEADER_LEN>()
-            .ok_or(too_short(HEADER_LEN))?;
+        let too_short = |needs| Refusal::Length { has: message.len(), needs };
+        let (&[kind, vrid, priority, count, interval @ .., sum_high, sum_low], _) =
+            message.split_first_chunk::<HEADER_LEN>().ok_or(too_short(HEADER_LEN))?;
         // Version 2 would be read from here on by its own rules.
         if kind >> 4 != VERSION {
             return Err(Refusal::Version(kind >> 4));
@@ -180,11 +165,8 @@ impl Advert {
     #[must_use]
     pub fn emit(&self, source: IpAddr, destination: IpAddr, form: Checksum) -> Vec<u8> {
         let family = Family::of(source);
-        let listed = self
-            .addresses
-            .iter()
-            .filter(|address| Family::of(**address) == family)
-            .take(MAX_COUNT);
+        let listed =
+            self.addresses.iter().filter(|address| Family::of(**address) == family).take(MAX_COUNT);
         let count = listed.clone().count();
         let mut message = Vec::with_capacity(HEADER_LEN + count * family.address_len());
         message.extend([
@@ -224,18 +206,8 @@ impl Advert {
 /// The list behind the header.
 fn addresses(family: Family, octets: &[u8]) -> Vec<IpAddr> {
     match family {
-        Family::Ipv4 => octets
-            .as_chunks::<4>()
-            .0
-            .iter()
-            .map(|&a| a.into())
-            .collect(),
-        Family::Ipv6 => octets
-            .as_chunks::<16>()
-            .0
-            .iter()
-            .map(|&a| a.into())
-            .collect(),
+        Family::Ipv4 => octets.as_chunks::<4>().0.iter().map(|&a| a.into()).collect(),
+        Family::Ipv6 => octets.as_chunks::<16>().0.iter().map(|&a| a.into()).collect(),
     }
 }
 

@@ -84,10 +84,8 @@ impl Walker<'_> {
             return;
         }
         let close = self.closing(open);
-        let words: Vec<&str> = self.tokens[open + 1..close]
-            .iter()
-            .map(|t| t.text.as_str())
-            .collect();
+        let words: Vec<&str> =
+            self.tokens[open + 1..close].iter().map(|t| t.text.as_str()).collect();
         let is_test_only = words.first() == Some(&"cfg")
             && words.contains(&"test")
             && !words.contains(&"not")
@@ -227,10 +225,7 @@ impl Walker<'_> {
             rest = &rest[1..];
         }
         segments.extend_from_slice(rest);
-        self.found.push(Named {
-            line: self.tokens[at.min(self.tokens.len() - 1)].line,
-            segments,
-        });
+        self.found.push(Named { line: self.tokens[at.min(self.tokens.len() - 1)].line, segments });
     }
 
     fn module(&self) -> &[String] {
@@ -238,9 +233,7 @@ impl Walker<'_> {
     }
 
     fn text(&self, ahead: usize) -> &str {
-        self.tokens
-            .get(self.at + ahead)
-            .map_or("", |token| token.text.as_str())
+        self.tokens.get(self.at + ahead).map_or("", |token| token.text.as_str())
     }
 }
 
@@ -299,9 +292,7 @@ fn word(chars: &[char], at: usize) -> (usize, Option<String>) {
 }
 
 fn position(chars: &[char], from: usize, found: impl Fn(char) -> bool) -> usize {
-    (from..chars.len())
-        .find(|at| found(chars[*at]))
-        .unwrap_or(chars.len())
+    (from..chars.len()).find(|at| found(chars[*at])).unwrap_or(chars.len())
 }
 
 fn after_string(chars: &[char], open: usize) -> usize {
