@@ -28,19 +28,26 @@ pub mod engine {
     pub mod vrrp {
         pub mod frames;
         pub mod packet;
+        pub mod role;
         pub mod router;
     }
 
     /// One machine: roles × plan against what the kernel shows.
     pub mod node {
+        mod addresses;
+        mod announcements;
         pub mod command;
         pub mod event;
+        mod leaving;
         pub mod links;
+        mod machine;
+        mod member;
         #[allow(
             clippy::module_inception,
             reason = "the folder is the machine, the file its engine"
         )]
         pub mod node;
+        mod problems;
         pub mod status;
     }
 }

@@ -4,7 +4,7 @@
 //! Every type holds only legal values, so nothing below has to check again.
 
 use std::fmt;
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::num::NonZeroU8;
 use std::str::FromStr;
 use std::time::Duration;
@@ -199,7 +199,7 @@ impl TryFrom<Duration> for Interval {
         let nanos = value.as_nanos();
         u16::try_from(nanos / 10_000_000)
             .ok()
-            .filter(|_| nanos % 10_000_000 == 0)
+            .filter(|_| nanos.is_multiple_of(10_000_000))
             .and_then(Self::from_centiseconds)
             .ok_or_else(|| {
                 Invalid::new("an interval is 10ms to 40950ms in steps of 10ms, such as \"200ms\"")
@@ -264,6 +264,15 @@ impl Family {
         match address {
             IpAddr::V4(_) => Self::Ipv4,
             IpAddr::V6(_) => Self::Ipv6,
+        }
+    }
+
+    /// The group that adverts are sent to: 224.0.0.18 or ff02::12 (RFC 9568 §5.1.1.2, §5.1.2.2).
+    #[must_use]
+    pub const fn group(self) -> IpAddr {
+        match self {
+            Self::Ipv4 => IpAddr::V4(Ipv4Addr::new(224, 0, 0, 18)),
+            Self::Ipv6 => IpAddr::V6(Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 0x12)),
         }
     }
 

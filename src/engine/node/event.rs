@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::links::LinkFault;
 use crate::engine::vrrp::frames::MacAddress;
-use crate::engine::vrrp::router::Cause;
+use crate::engine::vrrp::role::Cause;
 use crate::model::{Priority, Vip, Vrid};
 
 /// Something happened that an operator cares about.
@@ -38,6 +38,11 @@ pub enum EventKind {
     },
     /// This node is now a Backup router.
     BecameBackup {
+        /// Why.
+        cause: Cause,
+    },
+    /// This node takes no part any more.
+    LeftElection {
         /// Why.
         cause: Cause,
     },
@@ -130,6 +135,8 @@ pub enum Problem {
         /// The priority it advertises.
         priority: Priority,
     },
+    /// Adverts are heard by unicast alone: the LAN filters their group.
+    MulticastFiltered,
     /// More addresses than one advert can list: the last ones are bound and not listed.
     NotListed {
         /// How many are not listed.
@@ -161,6 +168,7 @@ impl fmt::Display for EventKind {
                 humantime::format_duration(to_tenths_of_ms(*took))
             ),
             Self::BecameBackup { cause } => write!(f, "is Backup here: {cause}"),
+            Self::LeftElection { cause } => write!(f, "takes no part: {cause}"),
             Self::Released { handed_over, unclaimed: 0 } => {
                 write!(f, "{handed_over} address(es) handed over and released")
             }
@@ -223,6 +231,9 @@ impl fmt::Display for Problem {
             Self::DeafPeer { source, priority } => write!(
                 f,
                 "{source} (priority {priority}) does not hear our adverts; look for a filter on its side"
+            ),
+            Self::MulticastFiltered => f.write_str(
+                "adverts are heard by unicast alone; let the LAN pass multicast to the VRRP group",
             ),
             Self::NotListed { count } => write!(
                 f,

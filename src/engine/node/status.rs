@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::event::Problem;
 use super::links::LinkFault;
 use crate::engine::time::Instant;
-use crate::engine::vrrp::router::Role;
+use crate::engine::vrrp::role::Role;
 use crate::model::{Family, Interval, Priority, Version, Vip, Vrid};
 
 /// The whole node.

@@ -6,119 +6,13 @@
 //! that a change of priority or interval moves a deadline and never restarts it.
 
 use std::collections::VecDeque;
-use std::fmt;
 use std::net::IpAddr;
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
-
 use super::packet::Advert;
+use super::role::{Cause, Role};
 use crate::engine::time::Instant;
 use crate::model::{Interval, Preempt, Priority};
-
-/// The states of RFC 9568 §6.4.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Role {
-    /// Takes no part: no usable link, drained, stopped.
-    #[default]
-    Initialize,
-    /// Listens, and takes over when the Active router falls silent.
-    Backup,
-    /// Serves the addresses and advertises.
-    Active,
-}
-
-impl fmt::Display for Role {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Initialize => "initialize",
-            Self::Backup => "backup",
-            Self::Active => "active",
-        })
-    }
-}
-
-/// Why a role changed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Cause {
-    /// It takes part from now on.
-    Started,
-    /// It owns the addresses (priority 255), or is the only candidate.
-    Owner,
-    /// No Active router was heard for the down interval.
-    Silence,
-    /// The Active router said that it leaves.
-    Resigned {
-        /// Who left.
-        by: IpAddr,
-    },
-    /// It is higher than the Active router, and may preempt.
-    Preempts {
-        /// The Active router.
-        from: IpAddr,
-    },
-    /// The Active router is unhealthy and this one is not.
-    Relieves {
-        /// The Active router.
-        from: IpAddr,
-    },
-    /// The plan asks this node to take over.
-    TakeoverRequested,
-    /// Another router with a better claim advertises.
-    Outranked {
-        /// Who.
-        by: IpAddr,
-        /// Its priority.
-        priority: Priority,
-    },
-    /// Another router took over while this one was silent.
-    Replaced {
-        /// Who.
-        by: IpAddr,
-    },
-    /// A takeover was asked for, but the old Active router does not hear this one.
-    TakeoverUnheard,
-    /// The machine was suspended, and others may have taken over.
-    Slept,
-    /// An address could not be bound.
-    BindFailed,
-    /// The link is not usable.
-    LinkLost,
-    /// An operator drains the node.
-    Drained,
-    /// The plan no longer lists this node, or has no addresses.
-    Unlisted,
-    /// The node can't serve it (no local endpoint).
-    Ineligible,
-    /// A planned stop.
-    Stopped,
-}
-
-impl fmt::Display for Cause {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Started => f.write_str("takes part from now on"),
-            Self::Owner => f.write_str("it has no rival"),
-            Self::Silence => f.write_str("no Active router was heard for the down interval"),
-            Self::Resigned { by } => write!(f, "{by} resigned"),
-            Self::Preempts { from } => write!(f, "it preempts the lower {from}"),
-            Self::Relieves { from } => write!(f, "it relieves the unhealthy {from}"),
-            Self::TakeoverRequested => f.write_str("the plan asked for it"),
-            Self::Outranked { by, priority } => write!(f, "{by} advertises priority {priority}"),
-            Self::Replaced { by } => write!(f, "{by} took over while this node was silent"),
-            Self::TakeoverUnheard => f.write_str("the old Active router does not hear this node"),
-            Self::Slept => f.write_str("the machine was suspended"),
-            Self::BindFailed => f.write_str("an address could not be bound"),
-            Self::LinkLost => f.write_str("the link is not usable"),
-            Self::Drained => f.write_str("the node is drained"),
-            Self::Unlisted => f.write_str("the plan does not list this node"),
-            Self::Ineligible => f.write_str("this node can't serve it"),
-            Self::Stopped => f.write_str("planned stop"),
-        }
-    }
-}
 
 /// What the plan, the node's health and the link make of this router.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -174,6 +68,26 @@ pub struct Contest {
     pub answered: u32,
     /// When the last one was.
     pub at: Instant,
+}
+
+impl Contest {
+    /// One more losing advert. Copies of one advert count once, and a peer that was silent for
+    /// ten intervals begins anew: it yielded.
+    fn after(before: Option<Self>, heard: Heard) -> Self {
+        let Heard { source, priority, interval, at } = heard;
+        let since = before
+            .filter(|contest| contest.source == source)
+            .map(|contest| (contest, at.since(contest.at)));
+        match since {
+            Some((contest, since)) if since * 2 < interval.duration() => {
+                Self { priority, ..contest }
+            }
+            Some((contest, since)) if since <= interval.duration() * 10 => {
+                Self { source, priority, answered: contest.answered.saturating_add(1), at }
+            }
+            _ => Self { source, priority, answered: 1, at },
+        }
+    }
 }
 
 /// One virtual router on one machine.
@@ -464,23 +378,7 @@ impl Router {
             let cause = Cause::Outranked { by: heard.source, priority: heard.priority };
             return self.become_backup(Down::Silence(heard.at), Some(heard), cause);
         }
-        active.contest = Some(match active.contest {
-            Some(contest) if contest.source == heard.source => {
-                let counts = heard.at.since(contest.at) * 2 >= heard.interval.duration();
-                Contest {
-                    answered: contest.answered.saturating_add(u32::from(counts)),
-                    at: if counts { heard.at } else { contest.at },
-                    priority: heard.priority,
-                    ..contest
-                }
-            }
-            _ => Contest {
-                source: heard.source,
-                priority: heard.priority,
-                answered: 1,
-                at: heard.at,
-            },
-        });
+        active.contest = Some(Contest::after(active.contest, heard));
         // "Discard and send an ADVERTISEMENT immediately"; the advert timer runs on.
         let pause = self.settings.interval.duration() / PHASES;
         if now.since(active.sent_at) >= pause {
@@ -611,3 +509,6 @@ impl Router {
 fn next_phase(sent: Instant, interval: Interval) -> Instant {
     (sent + interval.duration()).floor_to(interval.duration() / PHASES)
 }
+
+#[cfg(test)]
+mod tests;

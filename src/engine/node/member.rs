@@ -1,0 +1,473 @@
+//! One virtual router on this machine: its link, its part in the election, what it wants bound,
+//! and how it lets go.
+
+mod hearing;
+mod serving;
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use self::serving::Serving;
+use super::announcements::Key;
+use super::event::{EventKind, Problem};
+use super::leaving::Leaving;
+use super::links::{LinkFault, LinkId};
+use super::machine::Machine;
+use super::node::Health;
+use super::problems::Problems;
+use super::status::{ActiveRouter, AddressStatus, Failover, RouterStatus};
+use crate::engine::time::Instant;
+use crate::engine::vrrp::packet::{Advert, Checksum};
+use crate::engine::vrrp::role::{Cause, Role};
+use crate::engine::vrrp::router::{Output, Router, Settings};
+use crate::model::{Candidate, Family, Preempt, Priority, VirtualRouter};
+
+/// How long a foreign thing that is no longer seen stays on record.
+const FOREIGN_KEPT: Duration = Duration::from_secs(60);
+/// Longer lifetimes leave a dead node's addresses standing for too long.
+const SLOW_FENCE: Duration = Duration::from_secs(30);
+/// Probes before a router without rivals becomes Active, and the time after each.
+const PROBES: u8 = 2;
+const PROBE_PAUSE: Duration = Duration::from_millis(50);
+
+/// One virtual router of the plan.
+#[derive(Debug)]
+pub(super) struct Member {
+    pub(super) config: VirtualRouter,
+    pub(super) health: Health,
+    pub(super) problems: Problems,
+    /// No longer in the plan: gone once everything is handed over.
+    retired: bool,
+    router: Router,
+    /// The usable link.
+    link: Option<LinkId>,
+    fault: Option<Fault>,
+    /// What adverts list.
+    listed: Vec<IpAddr>,
+    /// The checksum form that was last heard.
+    form: Option<Checksum>,
+    role_since: Instant,
+    transitions: u64,
+    /// Whether it is known if leftovers of a predecessor are ours to adopt.
+    decided: bool,
+    takeover: Takeover,
+    probing: Option<Probing>,
+    leaving: Option<Leaving>,
+    /// Everything was let go; priority 0 follows once the kernel says so.
+    parting: bool,
+    /// The last sign of life of an Active router.
+    last_sign: Option<Instant>,
+    serving: Serving,
+    last_failover: Option<Failover>,
+    /// The last announcement of everything, and the next one that is asked for.
+    block_at: Option<Instant>,
+    block_due: Option<Instant>,
+    /// The next slow announcement.
+    refresh_at: Option<Instant>,
+    incomplete_since: Option<Instant>,
+    multicast_heard: Option<Instant>,
+}
+
+#[derive(Clone, Debug)]
+struct Fault {
+    fault: LinkFault,
+    since: Instant,
+    told: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Takeover {
+    No,
+    Asked,
+    /// It went unheard; not again until the plan asks anew.
+    Unheard,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Probing {
+    left: u8,
+    next_at: Instant,
+}
+
+impl Member {
+    pub(super) fn new(config: VirtualRouter, machine: &mut Machine, now: Instant) -> Self {
+        let source = match config.family {
+            Family::Ipv4 => IpAddr::from([0; 4]),
+            Family::Ipv6 => IpAddr::from([0; 16]),
+        };
+        let settings = Settings {
+            priority: Priority::DEFAULT,
+            interval: config.interval,
+            preempt: config.preempt,
+            health_band: config.health_band,
+            joining: false,
+            source,
+        };
+        let jitter = match config.preempt {
+            Preempt::After(delay) => machine.jitter((delay / 10).min(Duration::from_secs(10))),
+            Preempt::Now | Preempt::Never => Duration::ZERO,
+        };
+        let mut member = Self {
+            router: Router::new(settings, jitter),
+            health: Health::Healthy,
+            problems: Problems::default(),
+            retired: false,
+            link: None,
+            fault: None,
+            listed: Vec::new(),
+            form: None,
+            role_since: now,
+            transitions: 0,
+            decided: false,
+            takeover: Takeover::No,
+            probing: None,
+            leaving: None,
+            parting: false,
+            last_sign: None,
+            serving: Serving::default(),
+            last_failover: None,
+            block_at: None,
+            block_due: None,
+            refresh_at: None,
+            incomplete_since: None,
+            multicast_heard: None,
+            config,
+        };
+        member.follow_takeover(machine);
+        member
+    }
+
+    /// A new statement of the plan for this router.
+    pub(super) fn apply(&mut self, config: VirtualRouter, machine: &mut Machine) {
+        self.config = config;
+        self.retired = false;
+        self.follow_takeover(machine);
+        machine.dirty = true;
+    }
+
+    /// The plan no longer has this router: it is handed over and then forgotten.
+    pub(super) fn retire(&mut self) {
+        self.retired = true;
+    }
+
+    /// Whether a retired router has let everything go.
+    pub(super) const fn is_gone(&self) -> bool {
+        self.retired && !self.is_leaving()
+    }
+
+    fn follow_takeover(&mut self, machine: &Machine) {
+        let asked = self.config.takeover.as_ref() == Some(&machine.identity.node);
+        self.takeover = match (asked, self.takeover) {
+            (false, _) => Takeover::No,
+            (true, Takeover::No) => Takeover::Asked,
+            (true, same) => same,
+        };
+    }
+
+    pub(super) const fn link(&self) -> Option<LinkId> {
+        self.link
+    }
+
+    pub(super) const fn role(&self) -> Role {
+        self.router.role()
+    }
+
+    /// Takes part, or not, as the plan, the node's state and the link have it now. Safe to call
+    /// at any time.
+    pub(super) fn review(&mut self, machine: &mut Machine, now: Instant) {
+        let link_before = self.link;
+        let source = self.find_link(machine, now);
+        self.list(machine, now);
+        match (self.candidate(machine), source) {
+            (Ok(candidate), Some(source)) => self.take_part(&candidate, source, machine, now),
+            (Err(cause), Some(_)) => self.router.stop(cause, true),
+            (_, None) => self.router.stop(Cause::LinkLost, false),
+        }
+        if self.link != link_before {
+            machine.dirty = true;
+        }
+        self.carry_out(machine, now);
+    }
+
+    /// This node as a candidate, or why it is none.
+    fn candidate(&self, machine: &Machine) -> Result<Candidate, Cause> {
+        if machine.stopping {
+            return Err(Cause::Stopped);
+        }
+        if machine.draining {
+            return Err(Cause::Drained);
+        }
+        if machine.health == Health::Ineligible || self.health == Health::Ineligible {
+            return Err(Cause::Ineligible);
+        }
+        if self.retired || self.config.entries.is_empty() {
+            return Err(Cause::Unlisted);
+        }
+        self.config.candidate(&machine.identity.node).ok_or(Cause::Unlisted)
+    }
+
+    fn take_part(
+        &mut self,
+        candidate: &Candidate,
+        source: IpAddr,
+        machine: &mut Machine,
+        now: Instant,
+    ) {
+        let healthy = machine.health == Health::Healthy && self.health == Health::Healthy;
+        let base = if healthy { candidate.priority } else { candidate.priority.unhealthy() };
+        let settings = Settings {
+            priority: base,
+            interval: self.config.interval,
+            preempt: self.config.preempt,
+            health_band: self.config.health_band,
+            joining: candidate.joining,
+            source,
+        };
+        let asked = self.takeover == Takeover::Asked;
+        if self.role() == Role::Initialize {
+            self.router.start(settings, now);
+            if asked || self.config.is_alone(&machine.identity.node) {
+                self.probing = Some(Probing { left: PROBES, next_at: now });
+            }
+            return;
+        }
+        let priority = if asked { Priority::OWNER } else { base };
+        self.router.configure(Settings { priority, ..settings }, now);
+        if asked && self.role() == Role::Backup && self.probing.is_none() {
+            self.router.take_over(Cause::TakeoverRequested, now);
+        }
+    }
+
+    /// The source of adverts on the link that can carry this router; `None`: there is none. One
+    /// that is missing for a moment, as between two addresses, is waited out.
+    fn find_link(&mut self, machine: &mut Machine, now: Instant) -> Option<IpAddr> {
+        match machine.links.carrier_of(&self.config) {
+            Ok(link) => {
+                let (id, name) = (link.id, link.name.clone());
+                let source = link.source(&self.config);
+                self.link = Some(id);
+                match self.fault.take() {
+                    Some(fault) if fault.told => {
+                        machine.note(Some(&self.config.name), EventKind::LinkBack { link: name });
+                    }
+                    Some(_) => self.announce_block(machine, now),
+                    None => {}
+                }
+                source
+            }
+            Err(_) if !machine.links_seen => None,
+            Err(fault) => {
+                let since = self.fault.as_ref().map_or(now, |known| known.since);
+                let told = self.fault.as_ref().is_some_and(|known| known.told);
+                let waits = self.link.is_some()
+                    && fault.may_be_brief()
+                    && now.since(since) < self.patience_with_link();
+                if !waits {
+                    self.link = None;
+                    if !told {
+                        let lost = EventKind::LinkLost(fault.clone());
+                        machine.note(Some(&self.config.name), lost);
+                    }
+                }
+                self.fault = Some(Fault { fault, since, told: told || !waits });
+                waits.then_some(self.router.settings().source)
+            }
+        }
+    }
+
+    /// Less than an interval.
+    fn patience_with_link(&self) -> Duration {
+        self.config.interval.duration() * 9 / 10
+    }
+
+    /// Works out what adverts list: for IPv6 a link-local address comes first (RFC 9568 §5.2.9).
+    fn list(&mut self, machine: &mut Machine, now: Instant) {
+        let addresses = self.config.entries.iter().map(|entry| entry.vip.address());
+        let first = self.config.entries.first().map(|entry| entry.vip.address());
+        let virtual_link_local = match first {
+            Some(IpAddr::V6(first)) if !first.is_unicast_link_local() => {
+                Some(IpAddr::from(self.config.vrid.link_local()))
+            }
+            _ => None,
+        };
+        let mtu = self.link.and_then(|id| machine.links.get(id)).map_or(1500, |link| link.mtu);
+        let all = virtual_link_local.into_iter().chain(addresses);
+        let total = all.clone().count();
+        self.listed = all.take(Advert::capacity(self.config.family, mtu).max(1)).collect();
+        let count = total - self.listed.len();
+        let name = &self.config.name;
+        let is_other = |p: &Problem| matches!(p, Problem::NotListed { count: c } if *c != count);
+        self.problems.clear(name, machine, is_other);
+        if count > 0 {
+            self.problems.raise(name, Problem::NotListed { count }, None, machine, now);
+        }
+    }
+
+    /// The machine slept: others may have taken over, and nothing in a queue would say so.
+    pub(super) fn wake(&mut self, machine: &mut Machine, now: Instant) {
+        self.router.step_back(Cause::Slept, false, Duration::ZERO, now);
+        self.carry_out(machine, now);
+    }
+
+    /// Takes the role from a lower Active router if that is due; says whether it did.
+    pub(super) fn preempt(&mut self, machine: &mut Machine, now: Instant) -> bool {
+        self.router.preempt(now);
+        let did = self.role() == Role::Active;
+        self.carry_out(machine, now);
+        did
+    }
+
+    pub(super) fn preempt_due(&self) -> Option<Instant> {
+        self.router.preempt_due()
+    }
+
+    pub(super) fn handle_timeout(&mut self, machine: &mut Machine, now: Instant) {
+        let waited = self.fault.as_ref().is_some_and(|fault| !fault.told);
+        if waited && self.fault_at().is_some_and(|at| at <= now) {
+            self.review(machine, now);
+        }
+        self.probe_if_due(machine, now);
+        self.router.handle_timeout(now);
+        self.carry_out(machine, now);
+        self.let_go_if_due(machine, now);
+        if self.block_due.is_some_and(|at| at <= now) {
+            self.announce_block(machine, now);
+        }
+        if self.refresh_at.is_some_and(|at| at <= now) {
+            self.refresh_at = Some(now + self.config.announce.refresh);
+            self.announce_all(1, false, machine, now);
+        }
+        let lifetime = machine.addresses.lifetime();
+        if lifetime > SLOW_FENCE && self.role() == Role::Active {
+            let problem = Problem::FenceSlow { lifetime: lifetime.as_secs() };
+            self.raise_for(problem, FOREIGN_KEPT, machine, now);
+        }
+        self.problems.expire(&self.config.name, machine, now);
+    }
+
+    pub(super) fn poll_timeout(&self) -> Option<Instant> {
+        [
+            self.router.poll_timeout(),
+            self.fault_at(),
+            self.probing.map(|probing| probing.next_at),
+            self.leaving.as_ref().map(Leaving::until),
+            self.block_due,
+            self.refresh_at,
+            self.problems.poll_timeout(),
+        ]
+        .into_iter()
+        .flatten()
+        .min()
+    }
+
+    /// When a link that is missing for a moment counts as lost.
+    fn fault_at(&self) -> Option<Instant> {
+        self.fault
+            .as_ref()
+            .filter(|fault| !fault.told)
+            .map(|fault| fault.since + self.patience_with_link())
+    }
+
+    fn probe_if_due(&mut self, machine: &mut Machine, now: Instant) {
+        let Some(probing) = self.probing.filter(|probing| probing.next_at <= now) else {
+            return;
+        };
+        let Some(left) = probing.left.checked_sub(1) else {
+            self.probing = None;
+            let asked = self.takeover == Takeover::Asked;
+            let cause = if asked { Cause::TakeoverRequested } else { Cause::Owner };
+            self.review(machine, now);
+            return self.router.take_over(cause, now);
+        };
+        self.probing = Some(Probing { left, next_at: now + PROBE_PAUSE });
+        for key in self.keys() {
+            machine.probe(key);
+        }
+    }
+
+    fn keys(&self) -> Vec<Key> {
+        let link = self.link;
+        self.config.served().filter_map(|vip| Some((link?, vip.address()))).collect()
+    }
+
+    /// Does what the state machine asks for.
+    fn carry_out(&mut self, machine: &mut Machine, now: Instant) {
+        while let Some(output) = self.router.poll_output() {
+            match output {
+                Output::Advertise(priority) => self.advertise(priority, machine),
+                Output::Became(role, cause) => self.enter(role, cause, machine, now),
+                Output::Reannounce => self.announce_block(machine, now),
+                Output::Stalled(gap) => machine.stalled = Some(gap).max(machine.stalled),
+            }
+        }
+    }
+
+    fn enter(&mut self, role: Role, cause: Cause, machine: &mut Machine, now: Instant) {
+        self.role_since = now;
+        self.transitions += 1;
+        machine.dirty = true;
+        if self.serving.from.is_some() {
+            self.stop_serving(cause, machine, now);
+        }
+        let kind = match role {
+            Role::Active => {
+                self.start_serving(now);
+                EventKind::BecameActive { cause }
+            }
+            Role::Backup => EventKind::BecameBackup { cause },
+            Role::Initialize => {
+                self.probing = None;
+                self.decided = false;
+                EventKind::LeftElection { cause }
+            }
+        };
+        if cause != Cause::LinkLost {
+            machine.note(Some(&self.config.name), kind);
+        }
+    }
+
+    pub(super) fn status(&self, machine: &Machine) -> RouterStatus {
+        let settings = self.router.settings();
+        let link = self.link.and_then(|id| machine.links.get(id));
+        let is_candidate = self.candidate(machine).is_ok();
+        let active = match self.role() {
+            Role::Active => Some(ActiveRouter {
+                address: settings.source,
+                priority: settings.priority,
+                here: true,
+            }),
+            Role::Backup | Role::Initialize => self.router.heard().map(|heard| ActiveRouter {
+                address: heard.source,
+                priority: heard.priority,
+                here: false,
+            }),
+        };
+        let addresses = self
+            .config
+            .served()
+            .map(|vip| AddressStatus {
+                vip,
+                bound: self
+                    .link
+                    .is_some_and(|link| machine.addresses.is_ours((link, vip.address()))),
+            })
+            .collect();
+        RouterStatus {
+            name: self.config.name.clone(),
+            version: self.config.version.clone(),
+            vrid: self.config.vrid,
+            family: self.config.family,
+            link: link.map(|link| link.name.clone()),
+            fault: self.fault.as_ref().filter(|f| f.told).map(|f| f.fault.clone()),
+            role: self.role(),
+            since: self.role_since,
+            priority: is_candidate.then_some(settings.priority),
+            interval: self.config.interval,
+            active,
+            addresses,
+            last_failover: self.last_failover,
+            transitions: self.transitions,
+            problems: self.problems.list(),
+        }
+    }
+}

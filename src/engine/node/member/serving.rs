@@ -1,0 +1,238 @@
+//! What a virtual router does with its addresses: advertise, bind, announce, and let go.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+use std::time::Duration;
+
+use super::{Member, Takeover};
+use crate::engine::node::addresses::Wanted;
+use crate::engine::node::announcements::Key;
+use crate::engine::node::command::Packet;
+use crate::engine::node::event::{EventKind, Problem};
+use crate::engine::node::leaving::Leaving;
+use crate::engine::node::machine::Machine;
+use crate::engine::node::status::Failover;
+use crate::engine::time::Instant;
+use crate::engine::vrrp::packet::{Advert, Checksum};
+use crate::engine::vrrp::role::{Cause, Role};
+use crate::model::{ChecksumForm, Priority};
+
+/// Between two announcements of all addresses that others ask for, at least.
+const BLOCK_PAUSE: Duration = Duration::from_secs(1);
+/// A router whose addresses can't be bound leaves the role to others for this long.
+const BIND_HOLD: Duration = Duration::from_secs(10);
+
+/// From becoming Active until everything is bound and announced.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Serving {
+    pub(super) from: Option<Instant>,
+    wanted: usize,
+    bound: usize,
+}
+
+impl Member {
+    pub(super) fn advertise(&self, priority: Option<Priority>, machine: &mut Machine) {
+        let Some(link) = self.link.and_then(|id| machine.links.get(id)) else {
+            return;
+        };
+        let Some(source) = link.source(&self.config).filter(|_| !self.listed.is_empty()) else {
+            return;
+        };
+        let id = link.id;
+        let form = match self.config.checksum {
+            ChecksumForm::Auto => self.form.unwrap_or(Checksum::Rfc9568),
+            ChecksumForm::Rfc9568 => Checksum::Rfc9568,
+            ChecksumForm::PseudoHeader => Checksum::PseudoHeader,
+        };
+        let advert = Advert {
+            vrid: self.config.vrid,
+            priority,
+            interval: self.config.interval,
+            addresses: self.listed.clone(),
+        };
+        let group = self.config.transport.multicast.then(|| self.config.family.group());
+        let peers = self.config.transport.peers.iter().copied();
+        for destination in group.into_iter().chain(peers.filter(|peer| *peer != source)) {
+            let message = advert.emit(source, destination, form);
+            machine.counters.adverts_sent += 1;
+            machine.send(id, Packet::Advert { source, destination, message });
+        }
+    }
+
+    pub(super) fn start_serving(&mut self, now: Instant) {
+        self.decided = true;
+        self.probing = None;
+        self.leaving = None;
+        self.parting = false;
+        self.serving = Serving { from: Some(self.last_sign.unwrap_or(now)), wanted: 0, bound: 0 };
+        self.refresh_at = Some(now + self.config.announce.refresh);
+    }
+
+    /// Lets go of the addresses, if others can hear of it one by one, else at once.
+    pub(super) fn stop_serving(&mut self, cause: Cause, machine: &mut Machine, now: Instant) {
+        self.serving = Serving::default();
+        self.refresh_at = None;
+        self.block_due = None;
+        self.decided = true;
+        let is_use = |p: &Problem| matches!(p, Problem::AddressInUse { .. });
+        self.problems.clear(&self.config.name, machine, is_use);
+        let keys = self.keys();
+        for &key in &keys {
+            machine.announcements.stop(key);
+        }
+        // Nobody hears us, or a successor has announced everything long ago.
+        let at_once = matches!(cause, Cause::LinkLost | Cause::Slept | Cause::Replaced { .. });
+        let bound: BTreeSet<IpAddr> = keys
+            .into_iter()
+            .filter(|key| machine.addresses.is_ours(*key))
+            .map(|(_, address)| address)
+            .collect();
+        if !at_once && !bound.is_empty() {
+            self.leaving = Some(Leaving::new(bound, now));
+        }
+    }
+
+    /// Ends the handover when every address was claimed, or none was for too long.
+    pub(super) fn let_go_if_due(&mut self, machine: &mut Machine, now: Instant) {
+        if let Some(leaving) = self.leaving.take_if(|leaving| leaving.is_over(now)) {
+            machine.note(Some(&self.config.name), leaving.summary());
+            machine.dirty = true;
+            self.parting = true;
+        }
+    }
+
+    /// Says priority 0 once more when the last address is gone, so that the new Active router
+    /// announces again to those who asked in between.
+    pub(in crate::engine::node) fn part_if_gone(&mut self, machine: &mut Machine) {
+        if !self.parting || self.keys().iter().any(|key| machine.addresses.is_ours(*key)) {
+            return;
+        }
+        self.parting = false;
+        if self.role() != Role::Active {
+            self.advertise(None, machine);
+        }
+    }
+
+    /// Whether addresses are still being handed over.
+    pub(in crate::engine::node) const fn is_leaving(&self) -> bool {
+        self.leaving.is_some() || self.parting
+    }
+
+    /// What this router wants of the kernel.
+    pub(in crate::engine::node) fn want(
+        &mut self,
+        machine: &Machine,
+        wanted: &mut BTreeMap<Key, Wanted>,
+    ) {
+        let Some(link) = self.link else {
+            return;
+        };
+        let patience = self.config.interval.duration() * 3;
+        let mut count = 0;
+        for vip in self.config.served() {
+            let key = (link, vip.address());
+            let bind = self.role() == Role::Active;
+            let is_wanted = match self.role() {
+                Role::Active => {
+                    let is_own_address = self.is_owner() && machine.addresses.is_foreign(key);
+                    !is_own_address && !self.is_elsewhere(key, machine)
+                }
+                Role::Backup | Role::Initialize => {
+                    let is_held = self.leaving.as_ref().is_some_and(|l| l.holds(vip.address()));
+                    is_held || (!self.decided && self.role() == Role::Backup)
+                }
+            };
+            if is_wanted {
+                count += 1;
+                wanted.insert(key, Wanted { vip, bind, patience });
+            }
+        }
+        self.serving.wanted = count;
+    }
+
+    fn is_owner(&self) -> bool {
+        self.router.settings().priority == Priority::OWNER && self.takeover == Takeover::No
+    }
+
+    /// Whether another VRID has a better claim: it was there first, or it is the lower of two
+    /// that both hold the address.
+    fn is_elsewhere(&self, key: Key, machine: &Machine) -> bool {
+        machine
+            .elsewhere
+            .get(&key)
+            .is_some_and(|other| other.vrid < self.config.vrid || !machine.addresses.is_bound(key))
+    }
+
+    /// An address of this router is bound now.
+    pub(in crate::engine::node) fn bound(&mut self, key: Key, machine: &mut Machine, now: Instant) {
+        if self.role() != Role::Active {
+            return;
+        }
+        let announce = self.config.announce;
+        machine.announcements.start(key, announce.rounds, announce.spacing, true, now);
+        let is_use =
+            |p: &Problem| matches!(p, Problem::AddressInUse { address } if *address == key.1);
+        self.problems.clear(&self.config.name, machine, is_use);
+        self.serving.bound += 1;
+        if let Some(from) = self.serving.from
+            && self.serving.bound >= self.serving.wanted
+            && self.last_failover.is_none_or(|failover| failover.at < self.role_since)
+        {
+            let took = now.since(from);
+            self.last_failover = Some(Failover { at: now, took });
+            let addresses = self.serving.bound;
+            machine.note(Some(&self.config.name), EventKind::Serving { addresses, took });
+        }
+    }
+
+    /// An address of this router was removed by somebody else.
+    pub(in crate::engine::node) fn lost(&mut self, key: Key, machine: &mut Machine) {
+        self.serving.bound = self.serving.bound.saturating_sub(1);
+        machine.announcements.stop(key);
+    }
+
+    /// Announces everything again because somebody may have been told otherwise, at most once a
+    /// second.
+    pub(super) fn announce_block(&mut self, machine: &mut Machine, now: Instant) {
+        if self.role() != Role::Active {
+            self.block_due = None;
+            return;
+        }
+        match self.block_at.map(|at| at + BLOCK_PAUSE).filter(|at| *at > now) {
+            Some(later) => self.block_due = Some(later),
+            None => {
+                self.block_at = Some(now);
+                self.block_due = None;
+                self.announce_all(1, true, machine, now);
+            }
+        }
+    }
+
+    pub(super) fn announce_all(
+        &self,
+        rounds: u8,
+        urgent: bool,
+        machine: &mut Machine,
+        now: Instant,
+    ) {
+        for key in self.keys() {
+            if machine.addresses.is_bound(key) {
+                let spacing = self.config.announce.spacing;
+                machine.announcements.start(key, rounds, spacing, urgent, now);
+            }
+        }
+    }
+
+    /// An address could not be bound: somebody else shall try.
+    pub(in crate::engine::node) fn fail(
+        &mut self,
+        address: IpAddr,
+        reason: String,
+        machine: &mut Machine,
+        now: Instant,
+    ) {
+        self.raise_for(Problem::BindFailed { address, reason }, BIND_HOLD * 2, machine, now);
+        self.router.step_back(Cause::BindFailed, true, BIND_HOLD, now);
+        self.carry_out(machine, now);
+    }
+}
