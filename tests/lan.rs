@@ -29,9 +29,16 @@ mod support {
         pub(crate) mod packets;
         pub(crate) mod plans;
         pub(crate) mod random;
+        pub(crate) mod scene;
+        pub(crate) mod schedule;
         pub(crate) mod stranger;
         pub(crate) mod time;
         pub(crate) mod wire;
         pub(crate) mod world;
     }
+}
+
+mod scenarios {
+    mod election;
+    mod random;
 }

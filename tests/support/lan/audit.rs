@@ -4,8 +4,9 @@
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
+use barevip::engine::node::event::Problem;
 use barevip::engine::node::node::Health;
-use barevip::engine::vrrp::router::Role;
+use barevip::engine::vrrp::role::Role;
 use barevip::model::{Preempt, Priority};
 
 use super::happened::NOBODY;
@@ -169,6 +170,20 @@ impl Lan {
         }
     }
 
+    /// Where nothing but planned moves happened, no client lost a packet.
+    pub(crate) fn no_packet_lost(&mut self) {
+        for client in 0..self.clients.len() {
+            let entries = &self.clients[client].entries;
+            let worst = entries.iter().max_by_key(|(_, entry)| entry.outage(self.now));
+            if let Some((&address, entry)) = worst
+                && entry.outage(self.now) > 0
+            {
+                let outage = entry.outage(self.now) as f64 / 1e6;
+                self.fail(NOBODY, || format!("a client lost {address} for {outage:.3} ms"));
+            }
+        }
+    }
+
     fn verdict_of(&mut self, host: usize, router: usize, active: IpAddr) {
         if self.eligible(host, router).is_none() {
             return;
@@ -179,9 +194,22 @@ impl Lan {
         let believes = status.active.as_ref().map(|active| active.address);
         if believes != Some(active) {
             self.fail(host, || format!("r{router} is Active at {active}, it says {believes:?}"));
-        } else if !status.problems.is_empty() {
-            let problems = status.problems.clone();
-            self.fail(host, || format!("at rest r{router} has the problems {problems:?}"));
+            return;
+        }
+        // Foreign things stay on record for a minute, these do not.
+        let lasting = status.problems.iter().find(|(problem, _)| {
+            matches!(
+                problem,
+                Problem::AddressInUse { .. }
+                    | Problem::AddressElsewhere { .. }
+                    | Problem::StaleActive { .. }
+                    | Problem::NotListed { .. }
+                    | Problem::FenceSlow { .. }
+            )
+        });
+        if let Some((problem, _)) = lasting {
+            let text = format!("at rest r{router} has a problem: {problem}");
+            self.fail(host, || text);
         }
     }
 }

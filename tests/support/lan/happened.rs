@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use barevip::engine::node::command::{AddressChange, Failure};
 use barevip::engine::node::event::Event;
-use barevip::engine::vrrp::router::Role;
+use barevip::engine::vrrp::role::Role;
 
 use super::time::Nanos;
 

@@ -7,7 +7,7 @@ use std::net::IpAddr;
 use barevip::engine::node::command::AddressChange;
 use barevip::engine::node::event::{Event as Note, EventKind};
 use barevip::engine::vrrp::frames::MacAddress;
-use barevip::engine::vrrp::router::{Cause, Role};
+use barevip::engine::vrrp::role::{Cause, Role};
 use barevip::model::{Family, Preempt};
 
 use super::happened::What;

@@ -67,7 +67,7 @@ pub(crate) struct Delays {
 
 /// Exact times: for scenarios that count them.
 pub(crate) const EXACT: Delays =
-    Delays { lateness: 0, netlink: (100 * US, 100 * US), answer: 20 * US, start: 0, backlog: 1024 };
+    Delays { lateness: 0, netlink: (100 * US, 100 * US), answer: 0, start: 0, backlog: 1024 };
 
 /// Times as they happen: for random schedules.
 pub(crate) const ROUGH: Delays = Delays {
