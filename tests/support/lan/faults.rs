@@ -215,6 +215,7 @@ impl Lan {
                 let own = self.hosts[host].addresses;
                 self.hosts[host].kernel.addresses.retain(|held| !own.contains(&held.address));
                 self.judge.trouble(host, self.now);
+                self.judge.own_fault(host, self.now);
                 self.links_changed(host);
             }
             Kind::DeleteVips { host } => {
@@ -397,6 +398,7 @@ impl Lan {
         machine.kernel.carrier = machine.unplugged == 0;
         machine.kernel.up = machine.downed == 0;
         self.judge.trouble(host, self.now);
+        self.judge.own_fault(host, self.now);
         self.links_changed(host);
     }
 

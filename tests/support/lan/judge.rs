@@ -42,6 +42,8 @@ pub(crate) struct Judge {
     heard: BTreeMap<(usize, IpAddr), Nanos>,
     /// When the kernel lost an address of ours, and got it.
     gone: BTreeMap<(usize, IpAddr), Nanos>,
+    /// When each machine last announced an address.
+    told: BTreeMap<(usize, IpAddr), Nanos>,
     pub(crate) bound: BTreeMap<(usize, IpAddr), Nanos>,
     /// When each machine last took a router by a delayed preemption.
     moved: Vec<Option<Nanos>>,
@@ -61,7 +63,8 @@ pub(crate) struct Judge {
 pub(crate) struct Part {
     pub(crate) role: Role,
     pub(crate) since: Nanos,
-    /// When it ceased to be Active; `None` while it is, and where it never was.
+    /// When it last became Active, and when it ceased to be; `None` while it is.
+    pub(crate) took: Nanos,
     pub(crate) left: Option<Nanos>,
     /// When it last sent an advert.
     pub(crate) spoke: Nanos,
@@ -83,6 +86,7 @@ impl Judge {
             carried: vec![BTreeSet::new(); routers],
             heard: BTreeMap::new(),
             gone: BTreeMap::new(),
+            told: BTreeMap::new(),
             bound: BTreeMap::new(),
             moved: vec![None; machines],
             noted: false,
@@ -109,7 +113,7 @@ impl Judge {
     /// The machine's link had trouble, or it stood still, until now.
     pub(crate) fn trouble(&mut self, machine: usize, now: Nanos) {
         self.trouble[machine] = now;
-        self.own_fault(machine, now);
+        self.disturbed(now);
     }
 
     pub(crate) fn process_ended(&mut self, machine: usize, now: Nanos) {
@@ -218,6 +222,7 @@ impl Lan {
             });
         }
         self.judge.announced.push(address);
+        self.judge.told.insert((from, address), self.now);
     }
 
     pub(crate) fn judge_change(&mut self, host: usize, address: IpAddr, change: AddressChange) {
@@ -234,10 +239,14 @@ impl Lan {
     fn judge_removal(&mut self, host: usize, address: IpAddr) {
         let now = self.now;
         for router in self.judge.carriers(address).collect::<Vec<_>>() {
-            let Some(left) = self.judge.parts[host][router].left else { continue };
+            let Part { left: Some(left), took, .. } = self.judge.parts[host][router] else {
+                continue;
+            };
             let known = &self.known[host][router];
             let had_trouble = self.judge.trouble[host] + SECOND >= left;
-            if had_trouble || known.served().all(|served| served != address) {
+            // What it never told anybody to have is nobody's.
+            let was_told = self.judge.told.get(&(host, address)).is_some_and(|at| *at >= took);
+            if had_trouble || !was_told || known.served().all(|served| served != address) {
                 continue;
             }
             let heard = |of: &IpAddr| self.judge.heard.get(&(host, *of)).copied();
@@ -317,6 +326,11 @@ impl Lan {
 
     pub(crate) fn judge_note(&mut self, host: usize, note: &Note) {
         self.judge.noted = true;
+        if matches!(note.kind, EventKind::BecameBackup { .. })
+            && let Some(router) = note.router.as_deref().and_then(index_of)
+        {
+            self.judge.must_yield.retain(|other| *other != router);
+        }
         let EventKind::BecameActive { cause: Cause::Preempts { .. } } = note.kind else { return };
         let router = note.router.as_deref().and_then(index_of);
         let Some(router) = router else { return };
@@ -373,7 +387,7 @@ impl Lan {
         let part = &mut self.judge.parts[host][router];
         match (part.role, role) {
             (Role::Active, _) => part.left = Some(now),
-            (_, Role::Active) => part.left = None,
+            (_, Role::Active) => (part.took, part.left) = (now, None),
             _ => {}
         }
         (part.role, part.since) = (role, now);
@@ -396,6 +410,11 @@ impl Lan {
         };
         let others: Vec<usize> = self.judge.active(router).filter(|h| *h != host).collect();
         for other in others {
+            // News that is still on its way binds nobody.
+            let known_by = self.judge.parts[other][router].since + self.wire.worst();
+            if known_by + self.delays.lateness >= now {
+                continue;
+            }
             let Some(theirs) = self.eligible(other, router) else { continue };
             let plan = &self.known[host][router].router;
             let relieves = plan.health_band && theirs <= 31 && own > 31;
@@ -446,12 +465,10 @@ impl Lan {
     }
 
     pub(crate) fn judge_after_inbox(&mut self, host: usize) {
-        for router in std::mem::take(&mut self.judge.must_yield) {
-            if self.judge.parts[host][router].role == Role::Active {
-                self.fail(host, || {
-                    format!("it stood still, r{router} is Active elsewhere, and it is still Active")
-                });
-            }
+        if let Some(router) = std::mem::take(&mut self.judge.must_yield).first() {
+            self.fail(host, || {
+                format!("it stood still, r{router} is Active elsewhere, and it did not yield")
+            });
         }
     }
 }

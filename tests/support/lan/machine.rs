@@ -55,7 +55,6 @@ impl Lan {
             return;
         }
         let Some(Netlink { id, vip, change }) = process.netlink.pop_front() else { return };
-        let epoch = machine.epoch;
         let (result, effect) = machine.kernel.change(vip, change, now, clock, &mut self.random);
         let address = vip.address();
         match effect {
@@ -74,9 +73,7 @@ impl Lan {
             }
             Err(failure) => self.log(host, || What::Failed(address, failure.clone())),
         }
-        let after = self.delay(self.delays.answer);
-        let input = Box::new(Input::Done(id, result));
-        self.push(after, Event::Told { host, epoch, input });
+        self.report(host, Input::Done(id, result));
         self.netlink_goes_on(host);
     }
 
@@ -88,7 +85,8 @@ impl Lan {
         if machine.process.is_some() && !machine.picture_due {
             machine.picture_due = true;
             let epoch = machine.epoch;
-            self.push(after, Event::Picture { host, epoch });
+            let earliest = (machine.pictured + self.delays.pause).saturating_sub(self.now);
+            self.push(after.max(earliest), Event::Picture { host, epoch });
         }
     }
 
@@ -100,12 +98,18 @@ impl Lan {
             return;
         }
         machine.picture_due = false;
-        let epoch = machine.epoch;
-        let input = Box::new(Input::Links(machine.kernel.snapshot()));
-        // Pictures do not overtake each other.
-        let arrives = (self.now + self.delay(self.delays.answer)).max(self.hosts[host].pictured);
-        self.hosts[host].pictured = arrives;
-        self.push(arrives - self.now, Event::Told { host, epoch, input });
+        machine.pictured = self.now;
+        let snapshot = machine.kernel.snapshot();
+        self.report(host, Input::Links(snapshot));
+    }
+
+    /// The netlink thread tells the engine's: in order, so that a picture which comes after an
+    /// answer shows its effect.
+    fn report(&mut self, host: usize, input: Input) {
+        let arrives = (self.now + self.delay(self.delays.answer)).max(self.hosts[host].reported);
+        self.hosts[host].reported = arrives;
+        let epoch = self.hosts[host].epoch;
+        self.push(arrives - self.now, Event::Told { host, epoch, input: Box::new(input) });
     }
 
     /// Something about the links changed outside of the process.

@@ -104,7 +104,7 @@ impl Schedule {
             setup,
             latency: [multicast, unicast],
             jitter: random.pick(&[0, 200 * US, MS, 5 * MS]),
-            delays: Delays { backlog: random.pick(&[4, 64, 1024]), ..ROUGH },
+            delays: ROUGH,
             gentle,
             faults,
             calm_at,

@@ -7,6 +7,7 @@ use std::net::IpAddr;
 use std::rc::Rc;
 
 use barevip::engine::node::command::{Command, Packet};
+use barevip::engine::time::Instant;
 use barevip::model::Family;
 
 use super::client::Client;
@@ -59,6 +60,8 @@ pub(crate) struct Delays {
     pub(crate) netlink: (Nanos, Nanos),
     /// An answer or a picture of the links reaches the engine after so long, at most.
     pub(crate) answer: Nanos,
+    /// Pictures are at least this far apart.
+    pub(crate) pause: Nanos,
     /// A new process gets its first plan and picture within so long.
     pub(crate) start: Nanos,
     /// Netlink commands that may wait.
@@ -66,16 +69,23 @@ pub(crate) struct Delays {
 }
 
 /// Exact times: for scenarios that count them.
-pub(crate) const EXACT: Delays =
-    Delays { lateness: 0, netlink: (100 * US, 100 * US), answer: 0, start: 0, backlog: 1024 };
+pub(crate) const EXACT: Delays = Delays {
+    lateness: 0,
+    netlink: (100 * US, 100 * US),
+    answer: 0,
+    pause: 5 * MS,
+    start: 0,
+    backlog: 256,
+};
 
 /// Times as they happen: for random schedules.
 pub(crate) const ROUGH: Delays = Delays {
     lateness: 300 * US,
     netlink: (30 * US, 3 * MS),
     answer: 2 * MS,
+    pause: 5 * MS,
     start: 5 * MS,
-    backlog: 64,
+    backlog: 256,
 };
 
 #[derive(Debug)]
@@ -280,7 +290,6 @@ impl Lan {
         }
     }
 
-    /// One input, and what the engine asks for on it.
     fn feed(&mut self, host: usize, input: Input) {
         let clock = self.hosts[host].clock(self.now);
         let Some(process) = &mut self.hosts[host].process else { return };
@@ -288,6 +297,10 @@ impl Lan {
             recording.push(Step::Told(input.clone(), clock));
         }
         input.tell(&mut process.node, clock);
+    }
+
+    /// Does everything that the engine asks for.
+    fn drain_commands(&mut self, host: usize) {
         while let Some(process) = &mut self.hosts[host].process
             && let Some(command) = process.node.next_command()
         {
@@ -296,36 +309,32 @@ impl Lan {
             }
             self.carry_out(host, command);
         }
+        if let Some(process) = &mut self.hosts[host].process
+            && let Some(recording) = &mut process.recording
+        {
+            recording.push(Step::Drained);
+        }
     }
 
-    /// An input that waited, or that was looked at before.
-    fn feed_heard(&mut self, host: usize, packet: Input) {
-        self.log_heard(host, &packet);
-        self.judge_heard(host, &packet);
-        self.feed(host, packet);
-    }
-
-    /// After inputs: timers that are due, roles, the end of a planned stop, the next wake-up.
+    /// After inputs, in the order of the engine's thread: timers that are due, then commands. Then
+    /// roles, the end of a planned stop, and the next wake-up.
     fn settle(&mut self, host: usize) {
         let clock = self.hosts[host].clock(self.now);
-        let millisecond = self.now / MS;
-        while let Some(process) = &mut self.hosts[host].process
-            && process.node.poll_timeout().is_some_and(|at| at <= clock)
-        {
-            let (last, count) = process.timeouts;
-            let count = if last == millisecond { count + 1 } else { 1 };
-            process.timeouts = (millisecond, count);
-            self.feed(host, Input::Timeout);
-            let next = self.hosts[host].process.as_ref().and_then(|p| p.node.poll_timeout());
-            if next.is_some_and(|at| at <= clock) {
-                self.fail(host, || {
+        loop {
+            let fires = self.is_due(host, clock);
+            if fires {
+                self.count_timeout(host);
+                self.feed(host, Input::Timeout);
+            }
+            self.drain_commands(host);
+            if !self.is_due(host, clock) {
+                break;
+            }
+            if fires {
+                let next = self.hosts[host].process.as_ref().and_then(|p| p.node.poll_timeout());
+                return self.fail(host, || {
                     format!("busy: after handle_timeout at {clock} the next timeout is {next:?}")
                 });
-                return;
-            }
-            if count > TIMEOUTS_A_MS {
-                self.fail(host, || format!("busy: {count} timeouts in one millisecond"));
-                return;
             }
         }
         self.judge_drive(host);
@@ -338,6 +347,22 @@ impl Lan {
             return;
         }
         self.arm(host);
+    }
+
+    fn is_due(&self, host: usize, clock: Instant) -> bool {
+        let process = self.hosts[host].process.as_ref();
+        process.and_then(|p| p.node.poll_timeout()).is_some_and(|at| at <= clock)
+    }
+
+    fn count_timeout(&mut self, host: usize) {
+        let millisecond = self.now / MS;
+        let Some(process) = &mut self.hosts[host].process else { return };
+        let (last, count) = process.timeouts;
+        let count = if last == millisecond { count + 1 } else { 1 };
+        process.timeouts = (millisecond, count);
+        if count > TIMEOUTS_A_MS {
+            self.fail(host, || format!("busy: {count} timeouts in one millisecond"));
+        }
     }
 
     fn arm(&mut self, host: usize) {
@@ -369,32 +394,29 @@ impl Lan {
         }
     }
 
-    /// A process that stood still goes on: sockets first, then timers; what other threads bring
-    /// comes before or after these.
+    /// A process that stood still goes on, in the order of the engine's thread: the news of a
+    /// sleep, all sockets, what other threads have brought, timers, commands.
     pub(crate) fn go_on(&mut self, host: usize) {
         if self.hosts[host].is_stalled() {
             return;
         }
-        let epoch = self.hosts[host].epoch;
         let Some(process) = &mut self.hosts[host].process else { return };
         let inbox = std::mem::take(&mut process.inbox);
         self.log(host, || What::Process("goes on"));
-        let first = self.random.permille(500);
-        let (packets, others): (Vec<_>, Vec<_>) = inbox.into_iter().partition(Input::is_packet);
-        self.judge_before_inbox(host, &packets);
-        for packet in packets {
-            self.feed_heard(host, packet);
+        let (sleep, inbox): (Vec<_>, Vec<_>) =
+            inbox.into_iter().partition(|input| matches!(input, Input::Suspend(_)));
+        let (mut packets, others): (Vec<_>, Vec<_>) = inbox.into_iter().partition(Input::is_packet);
+        // Two sockets: each keeps its order, and either may be read first.
+        match self.random.below(3) {
+            0 => packets.sort_by_key(|packet| matches!(packet, Input::Neighbour(..))),
+            1 => packets.sort_by_key(|packet| matches!(packet, Input::Advert(..))),
+            _ => {}
         }
-        if first {
-            for input in others {
-                self.feed(host, input);
-            }
-        } else {
-            let mut after = 0;
-            for input in others {
-                after += self.delay(self.delays.answer);
-                self.push(after, Event::Told { host, epoch, input: Box::new(input) });
-            }
+        self.judge_before_inbox(host, &packets);
+        for input in sleep.into_iter().chain(packets).chain(others) {
+            self.log_heard(host, &input);
+            self.judge_heard(host, &input);
+            self.feed(host, input);
         }
         self.settle(host);
         self.judge_after_inbox(host);
