@@ -18,7 +18,20 @@
 //! A configuration file becomes a [`model::Plan`]; [`engine::node::node::Node`] holds the plan
 //! against what it hears on the wire and what the kernel shows, and asks for the difference.
 
+pub mod cli;
+pub mod config;
 pub mod model;
+
+/// Wires: one file for each command and role.
+pub mod app {
+    pub mod check;
+    pub mod cleanup;
+    pub mod demo;
+    pub mod node_loop;
+    pub mod observed;
+    pub mod standalone;
+    pub mod status;
+}
 
 /// Decides: values in, values out.
 pub mod engine {
@@ -49,5 +62,35 @@ pub mod engine {
         pub mod node;
         mod problems;
         pub mod status;
+    }
+}
+
+/// Touches the world, decides nothing.
+pub mod io {
+    pub mod clock;
+    pub mod http;
+    pub mod service_manager;
+    pub mod wake;
+
+    /// The kernel's network: links, addresses, packets.
+    pub mod kernel {
+        mod filter;
+        mod group;
+        pub mod netlink;
+        mod picture;
+        pub mod receive;
+        mod route_socket;
+        pub mod scheduler;
+        pub mod send;
+    }
+
+    /// A LAN in network namespaces, for the demonstration, the tests and the benchmarks.
+    pub mod lab {
+        pub mod lan;
+        pub mod namespace;
+        pub mod privilege;
+        pub mod probe;
+        pub mod process;
+        pub mod record;
     }
 }

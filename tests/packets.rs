@@ -9,6 +9,7 @@
     reason = "a test fails by panicking"
 )]
 
+use std::hint::black_box;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use barevip::engine::vrrp::frames::{Announcement, Datagram, MacAddress, probe};
@@ -120,12 +121,12 @@ proptest! {
         protocol in prop_oneof![Just(58), any::<u8>()],
         bytes in prop::collection::vec(any::<u8>(), 0..300),
     ) {
-        let _ = Advert::parse(source, destination, 255, &bytes);
-        let _ = Datagram::parse(&bytes);
-        let _ = Announcement::from_arp(&bytes);
+        black_box(Advert::parse(source, destination, 255, &bytes).is_ok());
+        black_box(Datagram::parse(&bytes));
+        black_box(Announcement::from_arp(&bytes));
         let payload = &bytes;
         let datagram = Datagram { source, destination, ttl: 255, protocol, payload };
-        let _ = Announcement::from_neighbour_advertisement(&datagram);
+        black_box(Announcement::from_neighbour_advertisement(&datagram));
     }
 
     /// Near to valid and with a right header checksum, so that every check is reached.
@@ -315,12 +316,12 @@ fn first_target_option(message: &[u8]) -> Option<[u8; 6]> {
     let Ok(Icmpv6PayloadSlice::NeighborAdvertisement(body)) = icmp.payload_slice() else {
         return None;
     };
-    let options = body.options_iterator().collect::<Result<Vec<_>, _>>().ok()?;
-    options.into_iter().find_map(|option| match option {
-        NdpOptionSlice::TargetLinkLayerAddress(option) => {
-            Some(option.link_layer_address().try_into().ok())
-        }
-        _ => None,
+    let options: Vec<_> = body.options_iterator().collect::<Result<_, _>>().ok()?;
+    options.iter().find_map(|option| {
+        let NdpOptionSlice::TargetLinkLayerAddress(option) = option else {
+            return None;
+        };
+        Some(option.link_layer_address().try_into().ok())
     })?
 }
 

@@ -18,6 +18,28 @@ pub struct LinkId(pub u32);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Instance(pub u32);
 
+impl Instance {
+    /// The upper half of every mark: "ba" in ASCII. The lower half names the instance.
+    const MARK: u32 = 0x6261_0000;
+
+    /// The instance that this text names: `cluster`, or the path of a configuration file. The
+    /// same text names the same instance for ever, as addresses outlive processes.
+    #[must_use]
+    pub fn named(text: &[u8]) -> Self {
+        // FNV-1a, folded to 16 bits.
+        let hash = text.iter().fold(0x811c_9dc5_u32, |hash, byte| {
+            (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193)
+        });
+        Self(Self::MARK | (hash >> 16) ^ (hash & 0xffff))
+    }
+
+    /// The instance whose mark this metric is; `None` for anybody else's metric.
+    #[must_use]
+    pub const fn from_metric(metric: u32) -> Option<Self> {
+        if metric & 0xffff_0000 == Self::MARK { Some(Self(metric)) } else { None }
+    }
+}
+
 /// The machine's links and addresses at one moment: always the full picture.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LinkSnapshot {
@@ -182,4 +204,18 @@ impl Link {
 /// fe80::/10
 fn is_link_local(address: Ipv6Addr) -> bool {
     address.segments()[0] & 0xffc0 == 0xfe80
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_instance_is_named_the_same_for_ever() {
+        assert_eq!(Instance::named(b"cluster"), Instance(0x6261_f88c));
+        assert_eq!(Instance::named(b""), Instance(0x6261_1cd9));
+        let named = Instance::named(b"/etc/barevip/barevip.toml");
+        assert_eq!(Instance::from_metric(named.0), Some(named));
+        assert_eq!(Instance::from_metric(1024), None);
+    }
 }

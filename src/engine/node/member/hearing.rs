@@ -80,7 +80,8 @@ impl Member {
     fn watch_list(&mut self, advert: &Advert, source: IpAddr, machine: &mut Machine, now: Instant) {
         let is_active = advert.priority.is_some() && self.role() == Role::Backup;
         let lists = |vip: IpAddr| advert.addresses.contains(&vip) || !self.listed.contains(&vip);
-        let is_complete = self.config.served().all(|vip| lists(vip.address()));
+        let is_complete =
+            advert.addresses == self.listed || self.config.served().all(|vip| lists(vip.address()));
         if !is_active || is_complete {
             self.incomplete_since = None;
             let is_stale = |p: &Problem| matches!(p, Problem::StaleActive { .. });
