@@ -318,6 +318,13 @@ impl Addresses {
         commands.push_back(Command::Address { id, link: key.0, vip, change });
     }
 
+    /// Says [`Notice::Bound`] once more of an address that is bound already.
+    pub(super) fn tell_again(&mut self, key: Key) {
+        if self.bound.remove(&key) {
+            self.dirty.insert(key);
+        }
+    }
+
     /// What happened that the node has to know.
     pub(super) fn poll_notice(&mut self) -> Option<Notice> {
         self.notices.pop_front()
