@@ -144,6 +144,8 @@ pub(crate) enum Kind {
     },
 }
 
+/// A machine that could not bind leaves the role to others for 10 s.
+pub(crate) const BIND_HOLD: Nanos = 11_000 * MS;
 /// A plan reaches its machines within this.
 const PLAN_SPREADS: Nanos = 60 * MS;
 
@@ -328,6 +330,8 @@ impl Lan {
                     self.hosts[host].kernel.refuses = None;
                 }
                 self.judge.own_fault(host, self.now);
+                self.judge.in_force += 1;
+                self.push(BIND_HOLD, Event::Forgiven);
             }
             Kind::Deafen { .. } | Kind::Partition { .. } | Kind::NoMulticast | Kind::NoUnicast => {
                 self.for_each_cut(kind, |wire, path, from, to| wire.heal(path, from, to));
@@ -474,6 +478,11 @@ impl Lan {
         });
         self.judge.in_force += 1;
         self.push(300 * MS, Event::Joined { host, router });
+    }
+
+    pub(crate) fn forgiven(&mut self) {
+        self.judge.in_force -= 1;
+        self.judge.disturbed(self.now);
     }
 
     pub(crate) fn joined(&mut self, host: usize, router: usize) {
