@@ -6,7 +6,7 @@
 //! the picture before the request is answered: a snapshot that comes after an answer always shows
 //! the effect.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -176,6 +176,14 @@ pub fn cleanup(instance: Instance) -> io::Result<Vec<(String, IpNet)>> {
     Ok(removed)
 }
 
+/// The instances that have an address in this thread's network namespace.
+///
+/// # Errors
+/// The kernel's.
+pub fn instances() -> io::Result<BTreeSet<Instance>> {
+    Ok(Kernel::open()?.dump()?.instances())
+}
+
 /// A group that the engine wants to be a member of.
 #[derive(Debug, Default)]
 struct Member {
@@ -239,7 +247,7 @@ impl<R: Outlet> Worker<R> {
             Some(change) => *dirty |= picture.apply(change),
             None => {}
         });
-        if complete.is_err() || self.next_dump <= now {
+        if !complete || self.next_dump <= now {
             self.dump(now);
         }
         if self.next_join.is_some_and(|at| at <= now) {

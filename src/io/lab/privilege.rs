@@ -74,8 +74,8 @@ fn advice() -> String {
         .find(|(name, refusing, _)| knob(name).is_ok_and(|value| value == *refusing))
         .map_or_else(
             || {
-                "run it as root; in a container as root with CAP_SYS_ADMIN and CAP_NET_ADMIN \
-                 (for example docker run --privileged)"
+                "run it as root, or under `unshare --user --map-root-user`; in a container as root \
+                 with CAP_SYS_ADMIN and CAP_NET_ADMIN (for example docker run --privileged)"
                     .to_owned()
             },
             |(name, refusing, allowing)| {

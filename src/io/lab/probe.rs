@@ -20,11 +20,12 @@ use nix::sys::socket::{
     ControlMessage, ControlMessageOwned, MsgFlags, SockaddrStorage, recvmsg, sendmsg, setsockopt,
 };
 use nix::sys::time::TimeSpec;
-use nix::time::{ClockId, clock_gettime};
 use socket2::{Domain, Socket, Type};
 
 use super::lan::Host;
 use super::record::{Answer, Record};
+use crate::engine::time::Instant;
+use crate::io::clock::now;
 
 /// The UDP port that responders listen on: echo, RFC 862.
 pub const PORT: u16 = 7;
@@ -194,14 +195,6 @@ impl Probe {
         look(&lock(&self.record))
     }
 
-    /// Now, on the record's clock.
-    ///
-    /// # Errors
-    /// Those of clock_gettime(2).
-    pub fn now(&self) -> anyhow::Result<Duration> {
-        now()
-    }
-
     /// Stops asking; what is on its way is not waited for.
     ///
     /// # Errors
@@ -218,18 +211,18 @@ fn ask_until_stopped(
     record: &Mutex<Record>,
     stop: &PipeReader,
 ) -> anyhow::Result<()> {
-    let mut due = now()?;
+    let mut due = now();
     loop {
-        let at = now()?;
+        let at = now();
         if at >= due {
             ask(socket, &mut lock(record), at);
             // From the due time, not from now: late questions do not shift later ones.
-            due += period;
+            due = due + period;
             continue;
         }
         let mut ready = [stop.as_fd(), socket.as_fd()]
             .map(|descriptor| PollFd::new(descriptor, PollFlags::POLLIN));
-        ppoll(&mut ready, Some(TimeSpec::from_duration(due - at)), None)?;
+        ppoll(&mut ready, Some(TimeSpec::from_duration(due.since(at))), None)?;
         let [stopped, answered] = ready.map(|polled| polled.any().unwrap_or_default());
         if stopped {
             return Ok(());
@@ -241,7 +234,7 @@ fn ask_until_stopped(
 }
 
 /// A question that cannot be sent, for example because nobody is at the address, is lost.
-fn ask(socket: &UdpSocket, record: &mut Record, at: Duration) {
+fn ask(socket: &UdpSocket, record: &mut Record, at: Instant) {
     let number = record.asked(at);
     socket.send(&number.to_be_bytes()).ok();
 }
@@ -255,7 +248,7 @@ fn take_answers(socket: &UdpSocket, record: &Mutex<Record>) -> anyhow::Result<()
             // What an ICMP error says about an earlier question: that one is lost.
             Err(_) => continue,
         };
-        let at = now()?;
+        let at = now();
         let Some((number, name)) =
             datagram.get(..length).and_then(|answer| answer.split_first_chunk())
         else {
@@ -265,11 +258,6 @@ fn take_answers(socket: &UdpSocket, record: &Mutex<Record>) -> anyhow::Result<()
         let node = record.node(&String::from_utf8_lossy(name));
         record.answered(u32::from_be_bytes(*number), Answer { at, node });
     }
-}
-
-/// The monotonic clock, which all processes of a machine share.
-fn now() -> anyhow::Result<Duration> {
-    Ok(clock_gettime(ClockId::CLOCK_MONOTONIC)?.into())
 }
 
 /// A record is whole between any two calls, so a poisoned lock says nothing about it.

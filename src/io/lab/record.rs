@@ -1,8 +1,10 @@
 //! What a client saw: each question, and who answered it when. Decides what counts as lost and
-//! how long an address was silent; all times are durations since the clock's zero.
+//! how long an address was silent.
 
 use std::ops::Range;
 use std::time::Duration;
+
+use crate::engine::time::Instant;
 
 /// An answer that takes longer is lost.
 pub const PATIENCE: Duration = Duration::from_secs(1);
@@ -18,7 +20,7 @@ pub struct Record {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Question {
     /// When it was sent.
-    pub at: Duration,
+    pub at: Instant,
     /// Its first answer.
     pub answer: Option<Answer>,
 }
@@ -27,7 +29,7 @@ pub struct Question {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Answer {
     /// When it arrived.
-    pub at: Duration,
+    pub at: Instant,
     /// Whose it is.
     pub node: NodeNumber,
 }
@@ -53,14 +55,14 @@ pub struct Reign {
     /// Who.
     pub node: NodeNumber,
     /// Its first answer of this stretch.
-    pub first: Duration,
+    pub first: Instant,
     /// Its last one.
-    pub last: Duration,
+    pub last: Instant,
 }
 
 impl Record {
     /// Writes down a question and returns its number.
-    pub fn asked(&mut self, at: Duration) -> u32 {
+    pub fn asked(&mut self, at: Instant) -> u32 {
         let number = u32::try_from(self.questions.len()).unwrap_or(u32::MAX);
         self.questions.push(Question { at, answer: None });
         number
@@ -92,7 +94,7 @@ impl Record {
 
     /// The questions asked within a stretch of time, in order.
     #[must_use]
-    pub fn questions(&self, within: &Range<Duration>) -> &[Question] {
+    pub fn questions(&self, within: &Range<Instant>) -> &[Question] {
         let first = self.questions.partition_point(|q| q.at < within.start);
         let end = self.questions.partition_point(|q| q.at < within.end);
         self.questions.get(first..end).unwrap_or_default()
@@ -101,7 +103,7 @@ impl Record {
     /// How many of the questions asked within a stretch of time are lost, as far as is known at
     /// `now`.
     #[must_use]
-    pub fn lost(&self, within: &Range<Duration>, now: Duration) -> usize {
+    pub fn lost(&self, within: &Range<Instant>, now: Instant) -> usize {
         self.questions(within)
             .iter()
             .filter(|question| question.outcome(now) == Outcome::Lost)
@@ -111,19 +113,19 @@ impl Record {
     /// The longest time between two answers in a row, counting the questions asked within a
     /// stretch of time; zero if fewer than two were answered.
     #[must_use]
-    pub fn longest_gap(&self, within: &Range<Duration>) -> Duration {
+    pub fn longest_gap(&self, within: &Range<Instant>) -> Duration {
         let arrivals = self.arrivals(within);
         arrivals
             .iter()
             .zip(arrivals.iter().skip(1))
-            .map(|(one, next)| next.at.saturating_sub(one.at))
+            .map(|(one, next)| next.at.since(one.at))
             .max()
             .unwrap_or_default()
     }
 
     /// Who answered when, in order; a node that answers again after another one has a new reign.
     #[must_use]
-    pub fn reigns(&self, within: &Range<Duration>) -> Vec<Reign> {
+    pub fn reigns(&self, within: &Range<Instant>) -> Vec<Reign> {
         let mut reigns: Vec<Reign> = Vec::new();
         for Answer { at, node } in self.arrivals(within) {
             match reigns.last_mut() {
@@ -147,7 +149,7 @@ impl Record {
     }
 
     /// The answers in time, in the order of their arrival.
-    fn arrivals(&self, within: &Range<Duration>) -> Vec<Answer> {
+    fn arrivals(&self, within: &Range<Instant>) -> Vec<Answer> {
         let mut arrivals: Vec<_> = self
             .questions(within)
             .iter()
@@ -161,16 +163,16 @@ impl Record {
 impl Question {
     /// What became of it, as far as is known at `now`.
     #[must_use]
-    pub fn outcome(&self, now: Duration) -> Outcome {
+    pub fn outcome(&self, now: Instant) -> Outcome {
         match self.answer_in_time() {
             Some(answer) => Outcome::Answered(answer.node),
-            None if now.saturating_sub(self.at) > PATIENCE => Outcome::Lost,
+            None if now.since(self.at) > PATIENCE => Outcome::Lost,
             None => Outcome::Open,
         }
     }
 
     fn answer_in_time(&self) -> Option<Answer> {
-        self.answer.filter(|answer| answer.at.saturating_sub(self.at) <= PATIENCE)
+        self.answer.filter(|answer| answer.at.since(self.at) <= PATIENCE)
     }
 }
 
@@ -178,8 +180,8 @@ impl Question {
 mod tests {
     use super::*;
 
-    const fn ms(value: u64) -> Duration {
-        Duration::from_millis(value)
+    fn ms(value: u64) -> Instant {
+        Instant::after_origin(Duration::from_millis(value))
     }
 
     /// Questions every millisecond; `answers` says for each after how long and by whom.
@@ -216,8 +218,8 @@ mod tests {
         // The second question's answer arrives at 11, after that of the fourth at 4.
         let record =
             record(&[Some((1, "a")), Some((10, "a")), None, Some((1, "b")), Some((16, "b"))]);
-        assert_eq!(record.longest_gap(&(ms(0)..ms(5))), ms(20 - 11));
-        assert_eq!(record.longest_gap(&(ms(0)..ms(1))), ms(0));
+        assert_eq!(record.longest_gap(&(ms(0)..ms(5))), Duration::from_millis(20 - 11));
+        assert_eq!(record.longest_gap(&(ms(0)..ms(1))), Duration::ZERO);
     }
 
     #[test]
