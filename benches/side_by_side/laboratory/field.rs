@@ -133,11 +133,11 @@ impl Field {
 
     /// Whether this node alone has answered everything of late.
     fn is_steady(&self, node: usize) -> anyhow::Result<bool> {
-        let now = self.probe.now()?;
+        let now = clock::now();
         let name = self.host(node)?.name();
         // What was asked in the last few milliseconds may still be under way.
-        let late = now.saturating_sub(PACE * 5);
-        let within = late.saturating_sub(STEADY)..late;
+        let late = now - PACE * 5;
+        let within = late - STEADY..late;
         Ok(self.probe.look(|record| {
             let asked = record.questions(&within);
             let all_answered = asked.iter().all(|question| question.answer.is_some());
@@ -192,22 +192,15 @@ impl Field {
         })
     }
 
-    /// Now, on the clock of the client's record.
-    pub(crate) fn now(&self) -> Duration {
-        clock::now().since_origin()
-    }
-
     /// How many of the questions in each stretch of time went unanswered, after waiting long
     /// enough to know.
-    pub(crate) fn lost(&self, stretches: &[Range<Duration>]) -> anyhow::Result<Vec<usize>> {
+    pub(crate) fn lost(&self, stretches: &[Range<Instant>]) -> anyhow::Result<Vec<usize>> {
         let end = stretches.iter().map(|stretch| stretch.end).max().unwrap_or_default();
         let known_by = end + PATIENCE + PACE;
-        wait::until(
-            "the last answers",
-            PATIENCE * 3,
-            || Ok((self.now() > known_by).then_some(())),
-        )?;
-        let now = self.now();
+        wait::until("the last answers", PATIENCE * 3, || {
+            Ok((clock::now() > known_by).then_some(()))
+        })?;
+        let now = clock::now();
         Ok(self
             .probe
             .look(|record| stretches.iter().map(|stretch| record.lost(stretch, now)).collect()))

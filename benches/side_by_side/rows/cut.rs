@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use barevip::io::clock;
+
 use crate::contender::daemon::Contender;
 use crate::contender::setting::Setting;
 use crate::laboratory::field::Field;
@@ -47,7 +49,7 @@ fn gaps(mut field: Field, trials: usize) -> anyhow::Result<Figures> {
     let mut gaps = Vec::with_capacity(trials);
     for _ in 0..trials {
         let victim = field.settle(&everybody)?;
-        let cut = field.cut_after_an_advert(victim)?.since_origin();
+        let cut = field.cut_after_an_advert(victim)?;
         let what = "another node answers the client";
         let patience = field.setting().down_interval() * 2 + Duration::from_secs(20);
         let name = field.host(victim)?.name();
@@ -60,7 +62,7 @@ fn gaps(mut field: Field, trials: usize) -> anyhow::Result<Figures> {
             }))
         })?;
         field.settle(&field.everybody_but(victim))?;
-        let within = cut.saturating_sub(field.setting().interval / 2)..field.now();
+        let within = cut - field.setting().interval / 2..clock::now();
         gaps.push(Some(field.probe.look(|record| record.longest_gap(&within))));
         field.mend(victim)?;
     }

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use barevip::io::clock;
+
 use anyhow::ensure;
 
 use crate::contender::daemon::Contender;
@@ -43,12 +45,12 @@ fn losses(mut field: Field, trials: usize) -> anyhow::Result<Figures> {
         field.daemon(PREFERRED)?.stop()?;
         field.daemon(PREFERRED)?.wait_until_ended()?;
         field.settle(&everybody)?;
-        let begin = field.now();
+        let begin = clock::now();
         field.start_daemon(PREFERRED)?;
         wait::until("the preferred node takes the address back", PATIENCE, || {
             Ok((field.settle(&everybody)? == PREFERRED).then_some(()))
         })?;
-        stretches.push(begin..field.now());
+        stretches.push(begin..clock::now());
     }
     let lost = field.lost(&stretches)?;
     field.end()?;

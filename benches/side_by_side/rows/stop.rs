@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use barevip::io::clock;
+
 use crate::contender::daemon::Contender;
 use crate::contender::setting::Setting;
 use crate::laboratory::field::Field;
@@ -43,11 +45,11 @@ fn losses(mut field: Field, trials: usize) -> anyhow::Result<Figures> {
     let mut stretches = Vec::with_capacity(trials);
     for _ in 0..trials {
         let leaving = field.settle(&everybody)?;
-        let begin = field.now();
+        let begin = clock::now();
         field.daemon(leaving)?.stop()?;
         field.daemon(leaving)?.wait_until_ended()?;
         field.settle(&everybody)?;
-        stretches.push(begin..field.now());
+        stretches.push(begin..clock::now());
         field.start_daemon(leaving)?;
     }
     let lost = field.lost(&stretches)?;
