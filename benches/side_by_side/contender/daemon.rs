@@ -132,7 +132,8 @@ impl Daemon {
         Ok(String::from_utf8_lossy(&fs::read(self.folder.join("log"))?).into_owned())
     }
 
-    fn last_words(&self) -> String {
+    /// The end of its log.
+    pub(crate) fn last_words(&self) -> String {
         let log = self.log().unwrap_or_default();
         let lines: Vec<&str> = log.lines().collect();
         lines.get(lines.len().saturating_sub(LAST_LINES)..).unwrap_or_default().join("\n")

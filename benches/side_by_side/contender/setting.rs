@@ -53,14 +53,17 @@ impl Setting {
     }
 }
 
-/// So many IPv4 addresses outside of the LAN's own subnet.
+/// Room for thousands of IPv4 addresses, as the LAN's own subnet has not.
+pub(crate) const WIDE_SUBNET: (Ipv4Addr, u8) = (Ipv4Addr::new(10, 66, 0, 0), 16);
+
+/// So many IPv4 addresses of the wide subnet.
 pub(crate) fn ipv4_addresses(count: u32) -> impl Iterator<Item = IpAddr> {
-    let first = u32::from(Ipv4Addr::new(10, 66, 0, 1));
+    let first = u32::from(WIDE_SUBNET.0) + 1;
     (first..).take(count as usize).map(|address| Ipv4Addr::from(address).into())
 }
 
-/// So many IPv6 addresses, likewise.
+/// So many IPv6 addresses of the LAN's own subnet.
 pub(crate) fn ipv6_addresses(count: u32) -> impl Iterator<Item = IpAddr> {
-    let first = u128::from(Ipv6Addr::new(0x2001, 0xdb8, 66, 0, 0, 0, 0, 1));
+    let first = u128::from(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0x66, 1));
     (first..).take(count as usize).map(|address| Ipv6Addr::from(address).into())
 }

@@ -1,7 +1,7 @@
 //! A LAN on which one contender's daemons serve, and the client that asks for their address.
 
 use std::collections::BTreeSet;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::ops::Range;
 use std::time::Duration;
 
@@ -14,14 +14,16 @@ use barevip::io::lab::record::PATIENCE;
 use barevip::model::Family;
 use netlink_packet_route::AddressFamily;
 use netlink_packet_route::neighbour::{NeighbourAddress, NeighbourAttribute, NeighbourMessage};
+use netlink_packet_route::route::RouteScope;
 use nix::net::if_::if_nametoindex;
+use rtnetlink::RouteMessageBuilder;
 
 use super::addresses;
 use super::scratch::Scratch;
 use super::wait;
 use super::wire::{What, Wire};
 use crate::contender::daemon::{Contender, Daemon};
-use crate::contender::setting::Setting;
+use crate::contender::setting::{Setting, WIDE_SUBNET};
 
 /// The client asks a thousand times a second.
 const PACE: Duration = Duration::from_millis(1);
@@ -52,6 +54,7 @@ impl Field {
         let lan = Lan::new(&names.iter().map(String::as_str).collect::<Vec<_>>())?;
         let responders =
             lan.nodes().iter().map(Responder::start).collect::<anyhow::Result<Vec<_>>>()?;
+        reach_wide_subnet(lan.client())?;
         let addresses = setting.addresses();
         let asked = *addresses.first().context("a setting has an address")?;
         let mut field = Self {
@@ -114,9 +117,20 @@ impl Field {
     pub(crate) fn settle(&self, among: &[usize]) -> anyhow::Result<usize> {
         let patience = self.setting.down_interval() * 2 + ELECTION;
         let what = format!("one {} alone holds all addresses", self.contender);
-        let holder = wait::until(&what, patience, || self.only_holder(among))?;
-        let what = format!("the client has its answers from {}", self.contender);
+        let holder = wait::until(&what, patience, || self.only_holder(among))
+            .with_context(|| self.last_words())?;
+        let what = format!("the client has its answers from {} alone", self.contender);
         wait::until(&what, patience, || Ok(self.is_steady(holder)?.then_some(holder)))
+            .with_context(|| self.last_words())
+    }
+
+    /// The ends of all logs.
+    fn last_words(&self) -> String {
+        let logs = self.lan.nodes().iter().zip(&self.daemons).map(|(host, daemon)| {
+            let words = daemon.as_ref().map(Daemon::last_words).unwrap_or_default();
+            format!("{} said at last:\n{words}\n", host.name())
+        });
+        logs.collect()
     }
 
     fn only_holder(&self, among: &[usize]) -> anyhow::Result<Option<usize>> {
@@ -214,4 +228,17 @@ impl Field {
         ensure!(record.last_answer().is_some(), "the client never had an answer");
         responders.into_iter().try_for_each(Responder::stop)
     }
+}
+
+/// Lets the client find the addresses of the wide subnet on its link too.
+fn reach_wide_subnet(client: &Host) -> anyhow::Result<()> {
+    client.namespace().netlink(async |netlink| {
+        let (subnet, length) = WIDE_SUBNET;
+        let route = RouteMessageBuilder::<Ipv4Addr>::new()
+            .destination_prefix(subnet, length)
+            .output_interface(if_nametoindex(LINK)?)
+            .scope(RouteScope::Link)
+            .build();
+        Ok(netlink.route().add(route).execute().await?)
+    })
 }

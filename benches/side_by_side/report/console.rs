@@ -13,7 +13,9 @@ pub(crate) fn progress(text: &str) {
 #[expect(clippy::print_stdout, reason = "this is what the program is for")]
 pub(crate) fn print(machine: &str, lines: &[Line], markdown: bool) {
     let table = if markdown { table::markdown(lines) } else { table::text(lines) };
-    println!("{machine}\n\n{table}");
+    println!(
+        "{machine}\nvalues: least / median / most of all trials, or what all showed\n\n{table}"
+    );
     for line in lines {
         if let Some(miss) = line.misses() {
             println!("\nmissed: {}, {}: {miss}", line.measure, line.setting);

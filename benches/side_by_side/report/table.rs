@@ -2,8 +2,7 @@
 
 use super::line::Line;
 
-const HEAD: [&str; 6] =
-    ["measure", "setting", "keepalived (min / median / max)", "barevip", "floor", "verdict"];
+const HEAD: [&str; 6] = ["measure", "setting", "keepalived", "barevip", "floor", "verdict"];
 
 /// The lines as a table that a terminal shows well.
 pub(crate) fn text(lines: &[Line]) -> String {
@@ -57,5 +56,5 @@ fn widths(rows: &[[String; 6]]) -> [usize; 6] {
 fn aligned(row: &[String; 6], widths: [usize; 6], between: &str) -> String {
     let cells: Vec<String> =
         row.iter().zip(widths).map(|(cell, width)| format!("{cell:width$}")).collect();
-    cells.join(between)
+    cells.join(between).trim_end().to_owned()
 }
