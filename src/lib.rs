@@ -18,12 +18,19 @@
 //! A configuration file becomes a [`model::Plan`]; [`engine::node::node::Node`] holds the plan
 //! against what it hears on the wire and what the kernel shows, and asks for the difference.
 
+pub mod cli;
+pub mod config;
 pub mod model;
 
-/// Wires: one loop for each role.
+/// Wires: one file for each command and role.
 pub mod app {
+    pub mod check;
+    pub mod cleanup;
+    pub mod demo;
     pub mod node_loop;
     pub mod observed;
+    pub mod standalone;
+    pub mod status;
 }
 
 /// Decides: values in, values out.
@@ -61,6 +68,8 @@ pub mod engine {
 /// Touches the world, decides nothing.
 pub mod io {
     pub mod clock;
+    pub mod http;
+    pub mod service_manager;
     pub mod wake;
 
     /// The kernel's network: links, addresses, packets.

@@ -1,2 +1,80 @@
-//! The `barevip` command.
-fn main() {}
+//! The `barevip` command: parses, starts the log, dispatches, and ends with an exit status.
+
+use std::io::{self, IsTerminal, Write};
+use std::process::ExitCode;
+
+use barevip::app;
+use barevip::cli::{Cli, Command, LogFormat, LogLevel, LogOptions, OutputFormat};
+use barevip::config::Rejected;
+use clap::Parser;
+use tracing::level_filters::LevelFilter;
+
+/// Something failed; 2 is wrong usage, as clap has it, or a wrong configuration.
+const FAILED: u8 = 1;
+const WRONG_INPUT: u8 = 2;
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    start_log(cli.log);
+    match dispatch(cli.command) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => fail(&error),
+    }
+}
+
+fn dispatch(command: Command) -> anyhow::Result<()> {
+    // Not one lock for all: other threads of `run` and `demo` may print too.
+    let mut out = io::stdout();
+    match command {
+        Command::Run { config, socket } => app::standalone::run(&config, socket),
+        Command::Check { config } => app::check::run(&config, &mut out),
+        Command::Status { socket, output } => {
+            app::status::run(socket.as_deref(), output == OutputFormat::Json, &mut out)
+        }
+        Command::Cleanup(target) => app::cleanup::run(target.config.as_deref(), &mut out),
+        Command::Demo => app::demo::run(),
+    }
+}
+
+/// Sentences on standard error, or JSON lines.
+fn start_log(options: LogOptions) {
+    let level = match options.log_level {
+        LogLevel::Error => LevelFilter::ERROR,
+        LogLevel::Warn => LevelFilter::WARN,
+        LogLevel::Info => LevelFilter::INFO,
+        LogLevel::Debug => LevelFilter::DEBUG,
+    };
+    let log = tracing_subscriber::fmt()
+        .with_max_level(level)
+        .with_writer(io::stderr)
+        .with_ansi(io::stderr().is_terminal())
+        .with_target(options.log_level == LogLevel::Debug);
+    match options.log_format {
+        LogFormat::Json => log.json().flatten_event(true).init(),
+        // The journal notes the time by itself.
+        LogFormat::Text if std::env::var_os("JOURNAL_STREAM").is_some() => {
+            log.without_time().init();
+        }
+        LogFormat::Text => log.init(),
+    }
+}
+
+/// Says what went wrong, on standard error.
+fn fail(error: &anyhow::Error) -> ExitCode {
+    let mut out = io::stderr().lock();
+    let (text, code) = if let Some(rejected) = error.downcast_ref::<Rejected>() {
+        (rejected.to_string(), WRONG_INPUT)
+    } else if is_closed_pipe(error) {
+        // Whoever read our output has seen enough.
+        return ExitCode::SUCCESS;
+    } else {
+        (format!("barevip: {error:#}"), FAILED)
+    };
+    // Where standard error is closed there is nobody left to tell; the exit status does.
+    let _told = writeln!(out, "{text}");
+    ExitCode::from(code)
+}
+
+fn is_closed_pipe(error: &anyhow::Error) -> bool {
+    error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
+}

@@ -228,7 +228,7 @@ impl NodeHandle {
 
 /// One process for each instance and network namespace: both would think the other's addresses
 /// theirs. The kernel frees an abstract socket name when its process ends, however it ends.
-fn lock(instance: Instance) -> anyhow::Result<UnixDatagram> {
+pub(super) fn lock(instance: Instance) -> anyhow::Result<UnixDatagram> {
     let name = format!("barevip-{:08x}", instance.0);
     let address = SocketAddr::from_abstract_name(&name).context("can't name the lock")?;
     UnixDatagram::bind_addr(&address).map_err(|error| {

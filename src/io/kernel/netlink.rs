@@ -6,7 +6,7 @@
 //! the picture before the request is answered: a snapshot that comes after an answer always shows
 //! the effect.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -174,6 +174,14 @@ pub fn cleanup(instance: Instance) -> io::Result<Vec<(String, IpNet)>> {
         removed.push((name.to_owned(), net));
     }
     Ok(removed)
+}
+
+/// The instances that have an address in this thread's network namespace.
+///
+/// # Errors
+/// The kernel's.
+pub fn instances() -> io::Result<BTreeSet<Instance>> {
+    Ok(Kernel::open()?.dump()?.instances())
 }
 
 /// A group that the engine wants to be a member of.

@@ -3,7 +3,7 @@
 //! Messages are read attribute by attribute, and only those that are needed: a link whose driver
 //! reports something that this program has never heard of must not be invisible.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use netlink_packet_core::{NlaBuffer, NlasIterator};
@@ -180,6 +180,12 @@ impl Picture {
                 .filter(move |held| held.address.instance == Some(by))
                 .map(|held| (*id, held.address))
         })
+    }
+
+    /// The instances that have marked an address.
+    pub(super) fn instances(&self) -> BTreeSet<Instance> {
+        let held = self.links.values().flat_map(|seen| &seen.addresses);
+        held.filter_map(|held| held.address.instance).collect()
     }
 
     /// The picture as the engine takes it.

@@ -1,0 +1,193 @@
+//! The command line: words in, a [`Command`] out. What the commands do stands in [`crate::app`].
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+/// An address that one healthy machine answers for, and another one at once when that one dies.
+///
+/// barevip is a VRRP daemon (RFC 9568). The machines of a LAN that share virtual addresses
+/// elect one of them: it binds the addresses and announces them by gratuitous ARP or neighbour
+/// advertisements. When it falls silent, the next one takes over.
+#[derive(Debug, Parser)]
+#[command(
+    name = "barevip",
+    version,
+    arg_required_else_help = true,
+    disable_help_subcommand = true,
+    verbatim_doc_comment,
+    after_help = "\
+Examples:
+  barevip check --config /etc/barevip/barevip.toml   what is wrong with a file, all at once
+  barevip run --config /etc/barevip/barevip.toml     the daemon, in the foreground
+  barevip status                                     who serves what, and what is wrong
+
+Exit status: 0 good, 1 failed, 2 wrong usage or configuration."
+)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+    /// How much is logged, on standard error.
+    #[command(flatten)]
+    pub log: LogOptions,
+}
+
+/// What the log says and how.
+#[derive(Clone, Copy, Debug, Args)]
+pub struct LogOptions {
+    /// Least severity of what is logged: error, warn, info or debug
+    #[arg(
+        long, global = true, value_enum, default_value_t = LogLevel::Info, value_name = "LEVEL",
+        hide_possible_values = true, help_heading = "Log"
+    )]
+    pub log_level: LogLevel,
+    /// Form of the log on standard error: text, or json (one object a line)
+    #[arg(
+        long, global = true, value_enum, default_value_t = LogFormat::Text, value_name = "FORMAT",
+        hide_possible_values = true, help_heading = "Log"
+    )]
+    pub log_format: LogFormat,
+}
+
+/// Severities, each with those above it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum LogLevel {
+    /// Something failed that barevip can't mend.
+    Error,
+    /// Something is wrong that a person should know of.
+    Warn,
+    /// Roles, addresses and links that change.
+    Info,
+    /// What helps to find a fault of barevip's own.
+    Debug,
+}
+
+/// Forms of the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum LogFormat {
+    /// Sentences.
+    Text,
+    /// JSON lines.
+    Json,
+}
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Run the daemon, in the foreground
+    ///
+    /// Runs the virtual routers of a configuration file until it is told to stop. Needs
+    /// CAP_NET_ADMIN and CAP_NET_RAW.
+    ///
+    /// SIGTERM and SIGINT are a planned stop: the addresses are handed over to the next machine
+    /// before this one lets go, so that nothing is lost. A second signal stops at once.
+    #[command(
+        verbatim_doc_comment,
+        after_help = "\
+Examples:
+  barevip run --config /etc/barevip/barevip.toml
+  barevip run --config web.toml --socket /tmp/web.sock --log-format json"
+    )]
+    Run {
+        /// The configuration file
+        #[arg(long, value_name = "FILE")]
+        config: PathBuf,
+        /// Where `barevip status` finds the daemon [default: /run/barevip/<name of FILE>.sock]
+        #[arg(long, value_name = "PATH")]
+        socket: Option<PathBuf>,
+    },
+    /// Check a configuration file
+    ///
+    /// Reads a configuration file as `run` does and prints everything that is wrong with it, each
+    /// with its place and a remedy. Nothing is changed on this machine. Needs no privileges.
+    #[command(
+        verbatim_doc_comment,
+        after_help = "\
+Example:
+  barevip check --config /etc/barevip/barevip.toml && systemctl restart barevip"
+    )]
+    Check {
+        /// The configuration file
+        #[arg(long, value_name = "FILE")]
+        config: PathBuf,
+    },
+    /// Show who serves what, and what is wrong
+    ///
+    /// Asks the daemons that run on this machine and shows their virtual routers, addresses and
+    /// problems. The exit status is 0 if every daemon that was asked has answered.
+    #[command(
+        verbatim_doc_comment,
+        after_help = "\
+Examples:
+  barevip status
+  barevip status --output json | jq '.[].routers[] | {name, role}'
+
+The JSON form is an array with one object for each daemon, also if there is only one. Keys are
+added, never renamed; times are RFC 3339 in UTC, and durations have their unit in the key."
+    )]
+    Status {
+        /// The daemon's socket [default: every socket in /run/barevip]
+        #[arg(long, value_name = "PATH")]
+        socket: Option<PathBuf>,
+        /// Form of the answer: text for people, or json for programs
+        #[arg(
+            long, value_enum, default_value_t = OutputFormat::Text, value_name = "FORMAT",
+            hide_possible_values = true
+        )]
+        output: OutputFormat,
+    },
+    /// Remove addresses that a killed daemon left behind
+    ///
+    /// Addresses of a killed daemon vanish by themselves after some seconds; this removes them
+    /// now, and never anybody else's. Does nothing, successfully, where none is left. Needs
+    /// CAP_NET_ADMIN. Do not use it while the daemon runs: it would have to bind them again.
+    #[command(
+        verbatim_doc_comment,
+        after_help = "\
+Examples:
+  barevip cleanup --config /etc/barevip/barevip.toml   as the systemd unit does after a stop
+  barevip cleanup --all"
+    )]
+    Cleanup(CleanupTarget),
+    /// See it work: a LAN of three machines inside this one
+    ///
+    /// Builds a small LAN in network namespaces, runs three real daemons on it, shows who holds
+    /// the address while machines die and come back, and ends by itself in under 30 seconds. The
+    /// network of this machine is not touched.
+    #[command(verbatim_doc_comment)]
+    Demo,
+}
+
+/// Whose addresses are removed.
+#[derive(Clone, Debug, Args)]
+#[group(required = true, multiple = false)]
+pub struct CleanupTarget {
+    /// The configuration file of the daemon whose addresses are removed; it need not exist any more
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// The addresses of every barevip daemon of this machine
+    #[arg(long)]
+    pub all: bool,
+}
+
+/// Forms of what is printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum OutputFormat {
+    /// A table.
+    Text,
+    /// JSON.
+    Json,
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_well_formed() {
+        Cli::command().debug_assert();
+    }
+}
