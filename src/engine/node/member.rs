@@ -411,7 +411,7 @@ impl Member {
         }
         let kind = match role {
             Role::Active => {
-                self.start_serving(now);
+                self.start_serving(machine, now);
                 EventKind::BecameActive { cause }
             }
             Role::Backup => EventKind::BecameBackup { cause },

@@ -141,7 +141,7 @@ struct Active {
     advert_at: Instant,
     /// When the last one was sent.
     sent_at: Instant,
-    /// An answer to a losing advert, held back so that a flood of them is not answered by one.
+    /// When the answer to a losing advert is due: a flood of them is not answered by one.
     reassert_at: Option<Instant>,
     contest: Option<Contest>,
 }
@@ -290,18 +290,12 @@ impl Router {
         self.become_backup(Down::Silence(now + hold), None, cause);
     }
 
-    /// A valid advert of this router from somebody else. `now` is when answers leave, not before
-    /// `received_at`.
-    pub fn handle_advert(
-        &mut self,
-        advert: &Advert,
-        source: IpAddr,
-        received_at: Instant,
-        now: Instant,
-    ) {
+    /// A valid advert of this router from somebody else. What it asks for at once is due in
+    /// [`Self::handle_timeout`].
+    pub fn handle_advert(&mut self, advert: &Advert, source: IpAddr, received_at: Instant) {
         self.resigned.retain(|(_, until)| *until > received_at);
         let Some(priority) = advert.priority else {
-            return self.handle_resignation(source, received_at, now);
+            return self.handle_resignation(source, received_at);
         };
         if self.resigned.iter().any(|(resigned, _)| *resigned == source) {
             return;
@@ -310,12 +304,12 @@ impl Router {
         match self.state {
             State::Initialize => {}
             State::Backup(backup) => self.state = State::Backup(self.backup_heard(backup, heard)),
-            State::Active(active) => self.active_heard(active, heard, now),
+            State::Active(active) => self.active_heard(active, heard),
         }
     }
 
     /// Priority 0 (RFC 9568 §6.4.2, §6.4.3).
-    fn handle_resignation(&mut self, source: IpAddr, received_at: Instant, now: Instant) {
+    fn handle_resignation(&mut self, source: IpAddr, received_at: Instant) {
         let final_until = received_at + self.active_interval().down(self.settings.priority);
         self.resigned.retain(|(resigned, _)| *resigned != source);
         if self.resigned.len() < RESIGNED_KEPT {
@@ -334,9 +328,8 @@ impl Router {
                 }
             }
             State::Active(active) => {
-                active.sent_at = now;
-                active.advert_at = next_phase(now, self.settings.interval);
-                self.outputs.push_back(Output::Advertise(Some(self.settings.priority)));
+                active.reassert_at = Some(received_at);
+                active.advert_at = next_phase(received_at, self.settings.interval);
                 self.outputs.push_back(Output::Reannounce);
             }
         }
@@ -365,7 +358,7 @@ impl Router {
     }
 
     /// RFC 9568 §6.4.3: an advert heard as Active.
-    fn active_heard(&mut self, mut active: Active, heard: Heard, now: Instant) {
+    fn active_heard(&mut self, mut active: Active, heard: Heard) {
         let own = (self.settings.priority, self.settings.source);
         let silent_for = heard.at.since(active.sent_at);
         if silent_for >= self.settings.interval.duration() * 3 {
@@ -379,14 +372,11 @@ impl Router {
             return self.become_backup(Down::Silence(heard.at), Some(heard), cause);
         }
         active.contest = Some(Contest::after(active.contest, heard));
-        // "Discard and send an ADVERTISEMENT immediately"; the advert timer runs on.
+        // "Discard and send an ADVERTISEMENT immediately"; the advert timer runs on. It leaves
+        // from the timeout, which is at once: after a stall the rest of the queue may say that
+        // this router is Active no longer.
         let pause = self.settings.interval.duration() / PHASES;
-        if now.since(active.sent_at) >= pause {
-            active.sent_at = now;
-            self.outputs.push_back(Output::Advertise(Some(self.settings.priority)));
-        } else {
-            active.reassert_at.get_or_insert(active.sent_at + pause);
-        }
+        active.reassert_at.get_or_insert(heard.at.max(active.sent_at + pause));
         self.state = State::Active(active);
         self.outputs.push_back(Output::Reannounce);
     }

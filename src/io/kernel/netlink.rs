@@ -247,7 +247,7 @@ impl<R: Outlet> Worker<R> {
             Some(change) => *dirty |= picture.apply(change),
             None => {}
         });
-        if complete.is_err() || self.next_dump <= now {
+        if !complete || self.next_dump <= now {
             self.dump(now);
         }
         if self.next_join.is_some_and(|at| at <= now) {

@@ -376,3 +376,172 @@ fn text(value: &[u8]) -> String {
 fn attributes(bytes: &[u8]) -> impl Iterator<Item = NlaBuffer<&[u8]>> {
     NlasIterator::new(bytes).map_while(Result::ok)
 }
+
+#[cfg(test)]
+mod tests {
+    use netlink_packet_core::{DefaultNla, Emitable};
+    use netlink_packet_route::AddressFamily;
+    use netlink_packet_route::address::{
+        AddressAttribute, AddressFlags, AddressMessage, AddressProtocol,
+    };
+    use netlink_packet_route::link::{
+        InfoKind, InfoPortKind, LinkAttribute, LinkFlags, LinkInfo, LinkLayerType, LinkMessage,
+    };
+
+    use super::*;
+
+    const MINE: Instance = Instance(0x6261_0001);
+
+    fn bytes(message: &impl Emitable) -> Vec<u8> {
+        let mut bytes = vec![0; message.buffer_len()];
+        message.emit(&mut bytes);
+        bytes
+    }
+
+    fn ethernet(attributes: Vec<LinkAttribute>) -> LinkMessage {
+        let mut message = LinkMessage::default();
+        message.header.index = 3;
+        message.header.link_layer_type = LinkLayerType::Ether;
+        message.header.flags = LinkFlags::Up | LinkFlags::LowerUp;
+        message.attributes.push(LinkAttribute::IfName("eth0".to_owned()));
+        message.attributes.extend(attributes);
+        message
+    }
+
+    fn read_link(message: &LinkMessage) -> Option<Link> {
+        let change = Change::read((NEW_LINK, &bytes(message)))?;
+        let Change::Link(link) = change else { panic!("{change:?}") };
+        Some(link)
+    }
+
+    fn inet(text: &str, attributes: Vec<AddressAttribute>) -> AddressMessage {
+        let net: ipnet::IpNet = text.parse().unwrap();
+        let mut message = AddressMessage::default();
+        message.header.family =
+            if net.addr().is_ipv4() { AddressFamily::Inet } else { AddressFamily::Inet6 };
+        message.header.index = 3;
+        message.header.prefix_len = net.prefix_len();
+        message.attributes.push(AddressAttribute::Address(net.addr()));
+        message.attributes.extend(attributes);
+        message
+    }
+
+    fn read_address(message: &AddressMessage) -> LinkAddress {
+        match Change::read((NEW_ADDRESS, &bytes(message))) {
+            Some(Change::Address(LinkId(3), held)) => held.address,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_link_is_read() {
+        let mac = vec![2, 0, 0, 0, 0, 7];
+        let attributes = vec![LinkAttribute::Address(mac), LinkAttribute::Mtu(1400)];
+        let link = read_link(&ethernet(attributes)).unwrap();
+        assert_eq!((link.id, link.name.as_str(), link.mtu), (LinkId(3), "eth0", 1400));
+        assert_eq!(link.mac, Some(MacAddress([2, 0, 0, 0, 0, 7])));
+        assert!(link.up && link.carrier && link.master.is_none());
+    }
+
+    #[test]
+    fn an_attribute_that_nobody_understands_hides_no_link() {
+        let strange = vec![
+            LinkAttribute::Other(DefaultNla::new(6, vec![0xff; 3])), // IFLA_QDISC, no text
+            LinkAttribute::Other(DefaultNla::new(4711, vec![1])),
+            LinkAttribute::Mtu(9000),
+        ];
+        assert_eq!(read_link(&ethernet(strange)).unwrap().mtu, 9000);
+    }
+
+    #[test]
+    fn a_tunnels_address_is_no_mac() {
+        let mut tunnel = ethernet(vec![LinkAttribute::Address(vec![192, 0, 2, 1])]);
+        assert_eq!(read_link(&tunnel).unwrap().mac, None);
+        tunnel.attributes.push(LinkAttribute::Address(vec![1; 6]));
+        tunnel.header.link_layer_type = LinkLayerType::Ip6gre;
+        assert_eq!(read_link(&tunnel).unwrap().mac, None);
+    }
+
+    #[test]
+    fn a_bridge_swallows_its_ports_and_a_vrf_does_not() {
+        let port = |kind| {
+            let info = vec![LinkInfo::Kind(InfoKind::Veth), LinkInfo::PortKind(kind)];
+            ethernet(vec![LinkAttribute::Controller(9), LinkAttribute::LinkInfo(info)])
+        };
+        assert_eq!(read_link(&port(InfoPortKind::Bridge)).unwrap().master, Some(LinkId(9)));
+        assert_eq!(read_link(&port(InfoPortKind::Vrf)).unwrap().master, None);
+    }
+
+    #[test]
+    fn what_a_bridge_or_the_wireless_stack_says_is_not_about_the_link() {
+        let mut of_bridge = ethernet(Vec::new());
+        of_bridge.header.interface_family = AddressFamily::Bridge;
+        let of_bridge = bytes(&of_bridge);
+        assert_eq!(Change::read((NEW_LINK, &of_bridge)), None);
+        assert_eq!(Change::read((DEL_LINK, &of_bridge)), None, "it only left the bridge");
+        let mut without_name = ethernet(Vec::new());
+        without_name.attributes.clear();
+        assert_eq!(read_link(&without_name), None);
+    }
+
+    #[test]
+    fn an_address_is_ours_by_metric_and_protocol() {
+        let metric = AddressAttribute::RoutePriority(MINE.0);
+        let ours = AddressAttribute::Protocol(AddressProtocol::Other(MARK));
+        let instance = |attributes| read_address(&inet("192.0.2.50/32", attributes)).instance;
+        assert_eq!(instance(vec![metric.clone(), ours.clone()]), Some(MINE));
+        // Kernels before 5.18 do not tell the protocol.
+        assert_eq!(instance(vec![metric.clone()]), Some(MINE));
+        let keepalived = AddressAttribute::Protocol(AddressProtocol::Other(18));
+        assert_eq!(instance(vec![metric, keepalived]), None);
+        assert_eq!(instance(vec![ours]), None);
+        assert_eq!(instance(vec![AddressAttribute::RoutePriority(100)]), None);
+    }
+
+    #[test]
+    fn the_own_address_is_the_local_one_where_there_is_a_peer() {
+        let local = AddressAttribute::Local("10.0.0.1".parse().unwrap());
+        let address = read_address(&inet("10.0.0.2/32", vec![local]));
+        assert_eq!(address.address, IpAddr::from([10, 0, 0, 1]));
+    }
+
+    #[test]
+    fn an_address_is_usable_once_no_duplicate_was_found() {
+        let usable = |flags| {
+            read_address(&inet("2001:db8::1/64", vec![AddressAttribute::Flags(flags)])).usable
+        };
+        assert!(usable(AddressFlags::Permanent));
+        assert!(!usable(AddressFlags::Tentative));
+        assert!(usable(AddressFlags::Tentative | AddressFlags::Optimistic));
+        assert!(!usable(AddressFlags::Permanent | AddressFlags::Dadfailed));
+    }
+
+    #[test]
+    fn cut_short_or_empty_messages_say_nothing_and_panic_nobody() {
+        let whole = bytes(&inet("192.0.2.50/32", vec![AddressAttribute::RoutePriority(MINE.0)]));
+        for kind in [NEW_LINK, DEL_LINK, NEW_ADDRESS, DEL_ADDRESS, 0, u16::MAX] {
+            for length in 0..whole.len() {
+                Change::read((kind, &whole[..length]));
+            }
+        }
+        assert_eq!(Change::read((NEW_ADDRESS, &whole[..8])), None);
+    }
+
+    #[test]
+    fn a_change_that_a_snapshot_does_not_show_is_none() {
+        let mut picture = Picture::default();
+        let link = Change::read((NEW_LINK, &bytes(&ethernet(Vec::new())))).unwrap();
+        let address =
+            |verb| Change::read((verb, &bytes(&inet("192.0.2.1/24", Vec::new())))).unwrap();
+        assert!(!picture.apply(address(NEW_ADDRESS)), "on a link that is not there");
+        assert!(picture.apply(link.clone()));
+        assert!(picture.set_forwarding(LinkId(3), true));
+        assert!(!picture.apply(link), "forwarding is kept");
+        assert!(picture.apply(address(NEW_ADDRESS)));
+        assert!(!picture.apply(address(NEW_ADDRESS)), "a refresh");
+        assert!(picture.apply(address(DEL_ADDRESS)));
+        assert!(!picture.apply(address(DEL_ADDRESS)));
+        assert!(picture.apply(Change::LinkGone(LinkId(3))));
+        assert_eq!(picture, Picture::default());
+    }
+}

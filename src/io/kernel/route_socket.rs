@@ -142,11 +142,10 @@ impl RouteSocket {
         }
     }
 
-    /// Hands over all events that are waiting.
-    ///
-    /// # Errors
-    /// `ENOBUFS`: events were lost, so only a dump shows what is.
-    pub(super) fn events(&mut self, mut each: impl FnMut(Message<'_>)) -> Result<(), Errno> {
+    /// Hands over all events that are waiting. Whether they are complete: where some were lost,
+    /// only a dump that starts after this shows what is.
+    pub(super) fn events(&mut self, mut each: impl FnMut(Message<'_>)) -> bool {
+        let mut complete = true;
         loop {
             match recv(self.socket.as_raw_fd(), &mut self.buffer, MsgFlags::MSG_DONTWAIT) {
                 Ok(length) => {
@@ -156,8 +155,10 @@ impl RouteSocket {
                     }
                 }
                 Err(Errno::EINTR) => {}
-                Err(Errno::EAGAIN) => return Ok(()),
-                Err(error) => return Err(error),
+                // The queue was full. It still holds what came before, and that must not be
+                // taken for something that comes after the dump.
+                Err(Errno::ENOBUFS) => complete = false,
+                Err(error) => return complete && error == Errno::EAGAIN,
             }
         }
     }

@@ -52,7 +52,7 @@ impl Member {
         if advert.priority.is_some() && self.probing.take().is_some() {
             machine.dirty = true;
         }
-        self.router.handle_advert(advert, source, received_at, now);
+        self.router.handle_advert(advert, source, received_at);
         self.watch_list(advert, source, machine, now);
         self.watch_contest(machine, now);
         self.carry_out(machine, now);
@@ -80,7 +80,8 @@ impl Member {
     fn watch_list(&mut self, advert: &Advert, source: IpAddr, machine: &mut Machine, now: Instant) {
         let is_active = advert.priority.is_some() && self.role() == Role::Backup;
         let lists = |vip: IpAddr| advert.addresses.contains(&vip) || !self.listed.contains(&vip);
-        let is_complete = self.config.served().all(|vip| lists(vip.address()));
+        let is_complete =
+            advert.addresses == self.listed || self.config.served().all(|vip| lists(vip.address()));
         if !is_active || is_complete {
             self.incomplete_since = None;
             let is_stale = |p: &Problem| matches!(p, Problem::StaleActive { .. });

@@ -59,13 +59,17 @@ impl Member {
         }
     }
 
-    pub(super) fn start_serving(&mut self, now: Instant) {
+    pub(super) fn start_serving(&mut self, machine: &mut Machine, now: Instant) {
         self.decided = true;
         self.probing = None;
         self.leaving = None;
         self.parting = false;
         self.serving = Serving { from: Some(self.last_sign.unwrap_or(now)), wanted: 0, bound: 0 };
         self.refresh_at = Some(now + self.config.announce.refresh);
+        // The role may be back before anything was let go: clients hear of it all the same.
+        for key in self.keys() {
+            machine.addresses.tell_again(key);
+        }
     }
 
     /// Lets go of the addresses, if others can hear of it one by one, else at once.
