@@ -394,7 +394,7 @@ impl Node {
                 }
             }
             for member in &mut self.members {
-                member.part_if_gone(&mut self.machine);
+                member.part_if_gone(&mut self.machine, now);
             }
             if !self.machine.dirty {
                 break;

@@ -100,6 +100,8 @@ pub struct Router {
     /// Routers that said priority 0, and until when nothing else of theirs counts: a straggler of
     /// the other path must not undo it.
     resigned: Vec<(IpAddr, Instant)>,
+    /// This one said priority 0: until then others would not listen to it.
+    unheard_until: Instant,
     outputs: VecDeque<Output>,
 }
 
@@ -160,6 +162,7 @@ impl Router {
             jitter,
             state: State::Initialize,
             resigned: Vec::new(),
+            unheard_until: Instant::ZERO,
             outputs: VecDeque::new(),
         }
     }
@@ -215,7 +218,7 @@ impl Router {
     /// Takes part from now on (RFC 9568 §6.4.1): an owner as Active, others as Backup.
     pub fn start(&mut self, settings: Settings, now: Instant) {
         self.settings = settings;
-        if settings.priority == Priority::OWNER {
+        if settings.priority == Priority::OWNER && self.unheard_until <= now {
             self.become_active(Cause::Owner, now);
         } else {
             let down = if settings.joining { Down::Never } else { Down::Silence(now) };
@@ -248,9 +251,10 @@ impl Router {
         }
     }
 
-    /// Becomes Active now: the only candidate after its probe, or the plan's wish.
+    /// Becomes Active now: the only candidate after its probe, or the plan's wish. Not within a
+    /// down interval of its own priority 0.
     pub fn take_over(&mut self, cause: Cause, now: Instant) {
-        if matches!(self.state, State::Backup(_)) {
+        if matches!(self.state, State::Backup(_)) && self.unheard_until <= now {
             self.become_active(cause, now);
         }
     }
@@ -267,10 +271,10 @@ impl Router {
 
     /// Takes no part from now on (RFC 9568 §6.4.2, §6.4.3). An Active router that can still send
     /// says so (`farewell`).
-    pub fn stop(&mut self, cause: Cause, farewell: bool) {
+    pub fn stop(&mut self, cause: Cause, farewell: bool, now: Instant) {
         let role = self.role();
         if role == Role::Active && farewell {
-            self.outputs.push_back(Output::Advertise(None));
+            self.resign(now);
         }
         self.state = State::Initialize;
         if role != Role::Initialize {
@@ -285,9 +289,22 @@ impl Router {
             return;
         }
         if farewell {
-            self.outputs.push_back(Output::Advertise(None));
+            self.resign(now);
         }
         self.become_backup(Down::Silence(now + hold), None, cause);
+    }
+
+    /// Says priority 0 once more, unless the role is back: the last address was let go.
+    pub fn part(&mut self, now: Instant) {
+        if !matches!(self.state, State::Active(_)) {
+            self.resign(now);
+        }
+    }
+
+    /// Priority 0. It is final for its sender for a down interval, so the sender keeps to it too.
+    fn resign(&mut self, now: Instant) {
+        self.unheard_until = now + self.settings.interval.down(self.settings.priority);
+        self.outputs.push_back(Output::Advertise(None));
     }
 
     /// A valid advert of this router from somebody else. What it asks for at once is due in
@@ -310,7 +327,8 @@ impl Router {
 
     /// Priority 0 (RFC 9568 §6.4.2, §6.4.3).
     fn handle_resignation(&mut self, source: IpAddr, received_at: Instant) {
-        let final_until = received_at + self.active_interval().down(self.settings.priority);
+        // Less than any router's down interval: its sender may come back after one.
+        let final_until = received_at + self.active_interval().duration() * 3;
         self.resigned.retain(|(resigned, _)| *resigned != source);
         if self.resigned.len() < RESIGNED_KEPT {
             self.resigned.push((source, final_until));
@@ -447,7 +465,9 @@ impl Router {
             return None;
         };
         match self.settings.preempt {
-            Preempt::After(delay) => Some(backup.higher_since? + delay + self.jitter),
+            Preempt::After(delay) => {
+                Some((backup.higher_since? + delay + self.jitter).max(self.unheard_until))
+            }
             Preempt::Now | Preempt::Never => None,
         }
     }
@@ -461,10 +481,11 @@ impl Router {
             Down::Resigned(_, from) => Some(from + interval.skew(self.settings.priority)),
         };
         let relief = backup.relief_since.map(|from| from + interval.skew(self.settings.priority));
-        match (down, relief) {
+        let first = match (down, relief) {
             (Some(down), Some(relief)) => Some(down.min(relief)),
             (down, relief) => down.or(relief),
-        }
+        };
+        first.map(|at| at.max(self.unheard_until))
     }
 
     /// Active_Adver_Interval: the heard one's, at first the own (RFC 9568 §6.1).

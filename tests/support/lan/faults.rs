@@ -111,6 +111,10 @@ pub(crate) enum Kind {
     Rerank {
         seed: u64,
     },
+    /// The two highest priorities of a router change hands, as a controller swaps them.
+    Swap {
+        router: usize,
+    },
     /// An address is added or released.
     Resize {
         router: usize,
@@ -262,6 +266,7 @@ impl Lan {
             }
             Kind::Forget => self.clients_forget(None),
             Kind::Rerank { seed } => self.rerank(seed),
+            Kind::Swap { router } => self.swap(router),
             Kind::Resize { router, seed } => self.resize(router, seed),
             Kind::Retime { router, centiseconds } => {
                 let interval = Interval::from_centiseconds(centiseconds).unwrap();
@@ -354,6 +359,7 @@ impl Lan {
             | Kind::Stranger { .. }
             | Kind::Forget
             | Kind::Rerank { .. }
+            | Kind::Swap { .. }
             | Kind::Resize { .. }
             | Kind::Retime { .. } => {}
         }
@@ -446,6 +452,16 @@ impl Lan {
                 for place in router.standing.iter_mut().flatten() {
                     place.priority = standing.pop().unwrap().priority;
                 }
+            }
+        });
+    }
+
+    fn swap(&mut self, router: usize) {
+        self.publish(PLAN_SPREADS, |plan| {
+            let mut best: Vec<&mut Standing> = plan[router].standing.iter_mut().flatten().collect();
+            best.sort_by_key(|standing| std::cmp::Reverse(standing.priority));
+            if let [first, second, ..] = &mut best[..] {
+                std::mem::swap(&mut first.priority, &mut second.priority);
             }
         });
     }

@@ -264,7 +264,9 @@ impl Lan {
     }
 
     pub(crate) fn judge_heard(&mut self, host: usize, input: &Input) {
-        if let Input::Neighbour(address, _) = input {
+        if let Input::Neighbour(address, _) = input
+            && self.hosts[host].kernel.is_ours(*address)
+        {
             self.judge.heard.entry((host, *address)).or_insert(self.now);
         }
     }

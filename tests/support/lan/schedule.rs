@@ -285,7 +285,7 @@ fn gentle_faults(setup: &Setup, random: &mut Random) -> Vec<Fault> {
         let kind = match random.below(if setup.cluster { 6 } else { 3 }) {
             0 => Kind::Stop { host },
             1 => Kind::Drain { host },
-            2 => Kind::Rerank { seed: random.next() },
+            2 => Kind::Swap { router },
             3 => Kind::Takeover { host, router },
             4 => Kind::Sick { host, router: None, health: Health::Unhealthy },
             _ => Kind::Sick { host, router: Some(router), health: Health::Ineligible },

@@ -107,14 +107,13 @@ impl Member {
 
     /// Says priority 0 once more when the last address is gone, so that the new Active router
     /// announces again to those who asked in between.
-    pub(in crate::engine::node) fn part_if_gone(&mut self, machine: &mut Machine) {
+    pub(in crate::engine::node) fn part_if_gone(&mut self, machine: &mut Machine, now: Instant) {
         if !self.parting || self.keys().iter().any(|key| machine.addresses.is_ours(*key)) {
             return;
         }
         self.parting = false;
-        if self.role() != Role::Active {
-            self.advertise(None, machine);
-        }
+        self.router.part(now);
+        self.carry_out(machine, now);
     }
 
     /// Whether addresses are still being handed over.

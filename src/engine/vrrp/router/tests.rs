@@ -227,13 +227,13 @@ fn a_flood_of_losing_adverts_is_answered_ten_times_an_interval_at_most() {
 #[test]
 fn shutdown_says_priority_0_only_as_active_rfc9568_6_4() {
     let (mut router, _) = active(settings());
-    router.stop(Cause::Stopped, true);
+    router.stop(Cause::Stopped, true, at(9000));
     assert_eq!(
         outputs(&mut router),
         [Output::Advertise(None), Output::Became(Role::Initialize, Cause::Stopped)]
     );
     let mut router = started(settings());
-    router.stop(Cause::Stopped, true);
+    router.stop(Cause::Stopped, true, at(9000));
     assert_eq!(outputs(&mut router), [Output::Became(Role::Initialize, Cause::Stopped)]);
     assert_eq!(router.poll_timeout(), None);
     assert_eq!(hear(&mut router, 200, 9, at(900)), []);
@@ -300,6 +300,26 @@ fn a_joining_router_is_silent_until_it_heard_an_active_one_or_the_flag_is_gone()
     let mut router = started(joining);
     hear(&mut router, 90, 9, at(700));
     assert_eq!(router.poll_timeout(), Some(at(700) + interval(100).down(priority(100))));
+}
+
+#[test]
+fn who_said_priority_0_does_not_come_back_while_nobody_would_listen() {
+    let (mut router, start) = active(settings());
+    hear(&mut router, 200, 9, start + MS * 50);
+    let now = start + MS * 5000;
+    router.part(now);
+    assert_eq!(outputs(&mut router), [Output::Advertise(None)]);
+    assert_eq!(router.poll_timeout(), Some(now + interval(100).down(priority(100))));
+    router.take_over(Cause::TakeoverRequested, now + MS * 100);
+    assert_eq!(router.role(), Role::Backup);
+
+    let mut other = started(Settings { priority: priority(50), ..settings() });
+    hear(&mut other, 100, 50, now);
+    hear(&mut other, 0, 50, now + MS);
+    other.handle_timeout(now + MS * 100);
+    assert_eq!(other.role(), Role::Active);
+    hear(&mut other, 100, 50, now + MS + interval(100).down(priority(254)));
+    assert_eq!(other.role(), Role::Backup);
 }
 
 #[test]
