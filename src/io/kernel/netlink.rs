@@ -44,6 +44,8 @@ const REDUMP: Duration = Duration::from_secs(54);
 const REDUMP_SPREAD: Duration = Duration::from_secs(12);
 /// Until a failed dump, or a failed membership, is tried again.
 const RETRY: Duration = Duration::from_secs(1);
+/// The kernel carries out an accepted addition within this, or its event was lost.
+const SETTLED: Duration = Duration::from_millis(250);
 const STACK: usize = 512 << 10;
 /// RTNLGRP_LINK, RTNLGRP_IPV4_IFADDR and RTNLGRP_IPV6_IFADDR as bits.
 const GROUPS: u32 = 1 | 1 << 4 | 1 << 8;
@@ -109,6 +111,7 @@ impl Netlink {
             kernel: Kernel::open()?,
             picture: Picture::default(),
             memberships: BTreeMap::new(),
+            settling: Vec::new(),
             inbox,
             wake: Arc::clone(&wake),
             report,
@@ -192,12 +195,25 @@ struct Member {
     failing: bool,
 }
 
+/// An address between the kernel's acknowledgement and its event. For IPv6 the kernel puts the
+/// address in the list at once, but makes the route to itself later, on a thread of its own:
+/// until then it drops what arrives for the address, and an announcement would be too early.
+struct Settling {
+    id: CommandId,
+    link: LinkId,
+    vip: Vip,
+    /// The event may be lost.
+    give_up: Instant,
+}
+
 struct Worker<R> {
     instance: Instance,
     events: RouteSocket,
     kernel: Kernel,
     picture: Picture,
     memberships: BTreeMap<(LinkId, Family), Member>,
+    /// IPv6 additions that the kernel has accepted and not yet carried out.
+    settling: Vec<Settling>,
     inbox: Receiver<Request>,
     wake: Arc<Wake>,
     report: R,
@@ -215,11 +231,17 @@ impl<R: Outlet> Worker<R> {
     fn run(mut self) {
         loop {
             self.keep_up();
+            self.settle();
             self.show();
             match self.inbox.try_recv() {
                 Ok(Request::Address { id, link, vip, change }) => {
                     let result = self.change(link, vip, change);
-                    (self.report)(Report::Done(id, result));
+                    if result.is_ok() && settles(vip, &change) {
+                        let give_up = clock::now() + SETTLED;
+                        self.settling.push(Settling { id, link, vip, give_up });
+                    } else {
+                        (self.report)(Report::Done(id, result));
+                    }
                 }
                 Ok(Request::Join(link, family)) => {
                     self.memberships.insert((link, family), Member::default());
@@ -253,6 +275,18 @@ impl<R: Outlet> Worker<R> {
         if self.next_join.is_some_and(|at| at <= now) {
             self.join();
         }
+    }
+
+    /// Answers the additions whose addresses are there by now.
+    fn settle(&mut self) {
+        let Self { settling, picture, report, .. } = self;
+        settling.retain(|Settling { id, link, vip, give_up }| {
+            let settled = picture.holds(*link, *vip).is_some() || clock::now() >= *give_up;
+            if settled {
+                report(Report::Done(*id, Ok(())));
+            }
+            !settled
+        });
     }
 
     fn dump(&mut self, now: Instant) {
@@ -295,7 +329,8 @@ impl<R: Outlet> Worker<R> {
     /// Until there is an event or a request, or something is due.
     fn wait(&mut self) {
         let due = [Some(self.next_dump), self.next_join, self.dirty.then_some(self.next_snapshot)];
-        let left = due.into_iter().flatten().min().map(|at| at.since(clock::now()));
+        let due = due.into_iter().chain(self.settling.iter().map(|each| Some(each.give_up)));
+        let left = due.flatten().min().map(|at| at.since(clock::now()));
         wait(&[self.events.readable(), self.wake.readable()], left);
         self.wake.hush();
     }
@@ -314,8 +349,10 @@ impl<R: Outlet> Worker<R> {
                     return Err(Failure::Exists);
                 }
                 added.map_err(refused)?;
-                let held = Held::ours(vip, self.instance);
-                self.dirty |= self.picture.apply(Change::Address(link, held));
+                if !settles(vip, &change) {
+                    let held = Held::ours(vip, self.instance);
+                    self.dirty |= self.picture.apply(Change::Address(link, held));
+                }
             }
             AddressChange::Refresh { lifetime, not_after } => {
                 if is_ours != Some(true) {
@@ -385,6 +422,11 @@ fn forwards_ipv6(name: &str) -> bool {
     // Where IPv6 is turned off there is no such file, and no such flag either.
     std::fs::read(format!("/proc/sys/net/ipv6/conf/{name}/forwarding"))
         .is_ok_and(|value| !value.starts_with(b"0"))
+}
+
+/// Whether a change is over only when its event says so: see [`Settling`].
+fn settles(vip: Vip, change: &AddressChange) -> bool {
+    vip.family() == Family::Ipv6 && matches!(change, AddressChange::Add { .. })
 }
 
 fn in_time(not_after: Instant) -> Result<(), Failure> {
