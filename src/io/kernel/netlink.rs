@@ -20,6 +20,9 @@ use netlink_packet_route::address::{
     AddressAttribute, AddressFlags, AddressMessage, AddressProtocol, AddressScope, CacheInfo,
 };
 use netlink_packet_route::link::{LinkAttribute, LinkExtentMask, LinkMessage};
+use netlink_packet_route::route::{
+    RouteAddress, RouteAttribute, RouteHeader, RouteMessage, RouteType,
+};
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use nix::errno::Errno;
 use nix::ifaddrs::getifaddrs;
@@ -44,8 +47,10 @@ const REDUMP: Duration = Duration::from_secs(54);
 const REDUMP_SPREAD: Duration = Duration::from_secs(12);
 /// Until a failed dump, or a failed membership, is tried again.
 const RETRY: Duration = Duration::from_secs(1);
-/// The kernel carries out an accepted addition within this, or its event was lost.
+/// The kernel serves an accepted address within this, or never.
 const SETTLED: Duration = Duration::from_millis(250);
+/// Between two looks whether it does.
+const SETTLE_PAUSE: Duration = Duration::from_millis(1);
 const STACK: usize = 512 << 10;
 /// RTNLGRP_LINK, RTNLGRP_IPV4_IFADDR and RTNLGRP_IPV6_IFADDR as bits.
 const GROUPS: u32 = 1 | 1 << 4 | 1 << 8;
@@ -195,14 +200,14 @@ struct Member {
     failing: bool,
 }
 
-/// An address between the kernel's acknowledgement and its event. For IPv6 the kernel puts the
+/// An address that the kernel has acknowledged and does not yet serve. For IPv6 it puts the
 /// address in the list at once, but makes the route to itself later, on a thread of its own:
 /// until then it drops what arrives for the address, and an announcement would be too early.
 struct Settling {
     id: CommandId,
     link: LinkId,
     vip: Vip,
-    /// The event may be lost.
+    /// Other rules may route the address elsewhere for ever.
     give_up: Instant,
 }
 
@@ -277,11 +282,11 @@ impl<R: Outlet> Worker<R> {
         }
     }
 
-    /// Answers the additions whose addresses are there by now.
+    /// Answers the additions whose addresses are served by now.
     fn settle(&mut self) {
-        let Self { settling, picture, report, .. } = self;
-        settling.retain(|Settling { id, link, vip, give_up }| {
-            let settled = picture.holds(*link, *vip).is_some() || clock::now() >= *give_up;
+        let Self { settling, kernel, report, .. } = self;
+        settling.retain(|Settling { id, vip, give_up, .. }| {
+            let settled = kernel.serves(vip.address()) || clock::now() >= *give_up;
             if settled {
                 report(Report::Done(*id, Ok(())));
             }
@@ -311,7 +316,8 @@ impl<R: Outlet> Worker<R> {
 
     /// Hands over a snapshot if there is something new and the last one is long enough ago.
     fn show(&mut self) {
-        if !self.dirty || clock::now() < self.next_snapshot {
+        let shows = |settling: &Settling| self.picture.holds(settling.link, settling.vip).is_some();
+        if !self.dirty || clock::now() < self.next_snapshot || self.settling.iter().any(shows) {
             return;
         }
         let snapshot = self.picture.snapshot();
@@ -329,8 +335,9 @@ impl<R: Outlet> Worker<R> {
     /// Until there is an event or a request, or something is due.
     fn wait(&mut self) {
         let due = [Some(self.next_dump), self.next_join, self.dirty.then_some(self.next_snapshot)];
-        let due = due.into_iter().chain(self.settling.iter().map(|each| Some(each.give_up)));
-        let left = due.flatten().min().map(|at| at.since(clock::now()));
+        let settled = (!self.settling.is_empty()).then(|| clock::now() + SETTLE_PAUSE);
+        let left =
+            due.into_iter().chain([settled]).flatten().min().map(|at| at.since(clock::now()));
         wait(&[self.events.readable(), self.wake.readable()], left);
         self.wake.hush();
     }
@@ -424,7 +431,7 @@ fn forwards_ipv6(name: &str) -> bool {
         .is_ok_and(|value| !value.starts_with(b"0"))
 }
 
-/// Whether a change is over only when its event says so: see [`Settling`].
+/// Whether a change goes on after the kernel's acknowledgement: see [`Settling`].
 fn settles(vip: Vip, change: &AddressChange) -> bool {
     vip.family() == Family::Ipv6 && matches!(change, AddressChange::Add { .. })
 }
@@ -500,6 +507,24 @@ impl Kernel {
         ]);
         let message = RouteNetlinkMessage::NewAddress(message);
         self.socket.request(message, flags)
+    }
+
+    /// Whether packets to this address of ours stay here.
+    fn serves(&mut self, address: IpAddr) -> bool {
+        let mut message = RouteMessage::default();
+        let (family, destination) = match address {
+            IpAddr::V4(v4) => (AddressFamily::Inet, RouteAddress::Inet(v4)),
+            IpAddr::V6(v6) => (AddressFamily::Inet6, RouteAddress::Inet6(v6)),
+        };
+        message.header.address_family = family;
+        message.header.destination_prefix_length = Family::of(address).host_prefix_len();
+        message.attributes.push(RouteAttribute::Destination(destination));
+        let mut is_local = false;
+        let asked = self.socket.ask(RouteNetlinkMessage::GetRoute(message), |(_, answer)| {
+            is_local |=
+                RouteHeader::parse(answer).is_ok_and(|route| route.kind == RouteType::Local);
+        });
+        asked.is_ok() && is_local
     }
 
     /// Removes an address; one that is gone is a success.
