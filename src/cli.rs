@@ -93,7 +93,7 @@ Examples:
         /// The configuration file
         #[arg(long, value_name = "FILE")]
         config: PathBuf,
-        /// Where `barevip status` finds the daemon [default: /run/barevip/<name of FILE>.sock]
+        /// Where `barevip status` finds the daemon [default: /run/barevip/NAME.sock for NAME.toml]
         #[arg(long, value_name = "PATH")]
         socket: Option<PathBuf>,
     },

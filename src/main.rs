@@ -47,6 +47,8 @@ fn start_log(options: LogOptions) {
     let log = tracing_subscriber::fmt()
         .with_max_level(level)
         .with_writer(io::stderr)
+        // It would tell errors of the log on standard error, and end the process where that is gone.
+        .log_internal_errors(false)
         .with_ansi(io::stderr().is_terminal())
         .with_target(options.log_level == LogLevel::Debug);
     match options.log_format {

@@ -226,6 +226,18 @@ fn a_second_daemon_is_refused_and_the_first_goes_on() {
     assert_eq!(machine.status()[0]["routers"][0]["name"], "web");
 }
 
+/// The journal may be restarted, a terminal closed: nobody reads the log, and nothing else changes.
+#[test]
+fn a_log_that_nobody_reads_does_no_harm() {
+    let machine = Machine::new("log");
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let mut daemon = machine.daemon_logging(writer);
+    machine.wait_for("STATUS=1 active, 0 backup");
+    daemon.signal(Signal::SIGTERM).unwrap();
+    assert_eq!(daemon.wait().unwrap().code(), Some(0));
+}
+
 #[test]
 fn a_second_signal_stops_at_once() {
     let machine = Machine::new("twice");

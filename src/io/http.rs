@@ -227,7 +227,7 @@ pub enum AskError {
     /// The exchange failed.
     #[error("the daemon's answer can't be read ({0})")]
     Exchange(String),
-    /// No answer within [`ANSWER_TIMEOUT`].
+    /// No answer in time.
     #[error("the daemon did not answer within {} s", ANSWER_TIMEOUT.as_secs())]
     Late,
     /// Another status than 200; the answer's own words.

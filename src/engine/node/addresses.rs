@@ -96,6 +96,8 @@ struct Refresh {
     /// The round under way: since when, and what is left of it.
     round: Option<(Instant, VecDeque<Key>)>,
     under_way: usize,
+    /// How long the last round took.
+    took: Duration,
     period: Duration,
 }
 
@@ -118,7 +120,13 @@ impl Addresses {
             retries: BTreeMap::new(),
             reordered: BTreeMap::new(),
             dirty: BTreeSet::new(),
-            refresh: Refresh { next_round: None, round: None, under_way: 0, period: PERIOD },
+            refresh: Refresh {
+                next_round: None,
+                round: None,
+                under_way: 0,
+                took: Duration::ZERO,
+                period: PERIOD,
+            },
             last_id: 0,
             notices: VecDeque::new(),
         }
@@ -287,7 +295,10 @@ impl Addresses {
             self.issue(key, vip, change, commands);
         }
         if queue.is_empty() && self.refresh.under_way == 0 {
-            self.refresh.period = PERIOD.max(now.since(started) * DUTY);
+            // One round may have met a stall or a busy kernel: it takes two to slow down.
+            let took = now.since(started);
+            let cost = took.min(std::mem::replace(&mut self.refresh.took, took));
+            self.refresh.period = PERIOD.max(cost * DUTY);
             self.refresh.next_round = Some((started + self.refresh.period).max(now));
         } else {
             self.refresh.round = Some((started, queue));
@@ -305,6 +316,13 @@ impl Addresses {
         let id = CommandId(self.last_id);
         self.pending.insert(id, Pending { key, vip, change });
         commands.push_back(Command::Address { id, link: key.0, vip, change });
+    }
+
+    /// Says [`Notice::Bound`] once more of an address that is bound already.
+    pub(super) fn tell_again(&mut self, key: Key) {
+        if self.bound.remove(&key) {
+            self.dirty.insert(key);
+        }
     }
 
     /// What happened that the node has to know.

@@ -180,8 +180,8 @@ impl Member {
         self.list(machine, now);
         match (self.candidate(machine), source) {
             (Ok(candidate), Some(source)) => self.take_part(&candidate, source, machine, now),
-            (Err(cause), Some(_)) => self.router.stop(cause, true),
-            (_, None) => self.router.stop(Cause::LinkLost, false),
+            (Err(cause), Some(_)) => self.router.stop(cause, true, now),
+            (_, None) => self.router.stop(Cause::LinkLost, false, now),
         }
         if self.link != link_before {
             machine.dirty = true;
@@ -411,7 +411,7 @@ impl Member {
         }
         let kind = match role {
             Role::Active => {
-                self.start_serving(now);
+                self.start_serving(machine, now);
                 EventKind::BecameActive { cause }
             }
             Role::Backup => EventKind::BecameBackup { cause },

@@ -388,10 +388,13 @@ impl Node {
                 self.heed(notice, now);
             }
             for key in self.machine.announcements.take_due(now) {
-                self.machine.announce(key);
+                // Taken out of the plan, or lost, since the round was planned.
+                if self.machine.addresses.is_bound(key) {
+                    self.machine.announce(key);
+                }
             }
             for member in &mut self.members {
-                member.part_if_gone(&mut self.machine);
+                member.part_if_gone(&mut self.machine, now);
             }
             if !self.machine.dirty {
                 break;

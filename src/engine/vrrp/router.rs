@@ -100,6 +100,8 @@ pub struct Router {
     /// Routers that said priority 0, and until when nothing else of theirs counts: a straggler of
     /// the other path must not undo it.
     resigned: Vec<(IpAddr, Instant)>,
+    /// This one said priority 0: until then others would not listen to it.
+    unheard_until: Instant,
     outputs: VecDeque<Output>,
 }
 
@@ -141,7 +143,7 @@ struct Active {
     advert_at: Instant,
     /// When the last one was sent.
     sent_at: Instant,
-    /// An answer to a losing advert, held back so that a flood of them is not answered by one.
+    /// When the answer to a losing advert is due: a flood of them is not answered by one.
     reassert_at: Option<Instant>,
     contest: Option<Contest>,
 }
@@ -160,6 +162,7 @@ impl Router {
             jitter,
             state: State::Initialize,
             resigned: Vec::new(),
+            unheard_until: Instant::ZERO,
             outputs: VecDeque::new(),
         }
     }
@@ -215,7 +218,7 @@ impl Router {
     /// Takes part from now on (RFC 9568 §6.4.1): an owner as Active, others as Backup.
     pub fn start(&mut self, settings: Settings, now: Instant) {
         self.settings = settings;
-        if settings.priority == Priority::OWNER {
+        if settings.priority == Priority::OWNER && self.unheard_until <= now {
             self.become_active(Cause::Owner, now);
         } else {
             let down = if settings.joining { Down::Never } else { Down::Silence(now) };
@@ -248,9 +251,10 @@ impl Router {
         }
     }
 
-    /// Becomes Active now: the only candidate after its probe, or the plan's wish.
+    /// Becomes Active now: the only candidate after its probe, or the plan's wish. Not within a
+    /// down interval of its own priority 0.
     pub fn take_over(&mut self, cause: Cause, now: Instant) {
-        if matches!(self.state, State::Backup(_)) {
+        if matches!(self.state, State::Backup(_)) && self.unheard_until <= now {
             self.become_active(cause, now);
         }
     }
@@ -267,10 +271,10 @@ impl Router {
 
     /// Takes no part from now on (RFC 9568 §6.4.2, §6.4.3). An Active router that can still send
     /// says so (`farewell`).
-    pub fn stop(&mut self, cause: Cause, farewell: bool) {
+    pub fn stop(&mut self, cause: Cause, farewell: bool, now: Instant) {
         let role = self.role();
         if role == Role::Active && farewell {
-            self.outputs.push_back(Output::Advertise(None));
+            self.resign(now);
         }
         self.state = State::Initialize;
         if role != Role::Initialize {
@@ -285,23 +289,30 @@ impl Router {
             return;
         }
         if farewell {
-            self.outputs.push_back(Output::Advertise(None));
+            self.resign(now);
         }
         self.become_backup(Down::Silence(now + hold), None, cause);
     }
 
-    /// A valid advert of this router from somebody else. `now` is when answers leave, not before
-    /// `received_at`.
-    pub fn handle_advert(
-        &mut self,
-        advert: &Advert,
-        source: IpAddr,
-        received_at: Instant,
-        now: Instant,
-    ) {
+    /// Says priority 0 once more, unless the role is back: the last address was let go.
+    pub fn part(&mut self, now: Instant) {
+        if !matches!(self.state, State::Active(_)) {
+            self.resign(now);
+        }
+    }
+
+    /// Priority 0. It is final for its sender for a down interval, so the sender keeps to it too.
+    fn resign(&mut self, now: Instant) {
+        self.unheard_until = now + self.settings.interval.down(self.settings.priority);
+        self.outputs.push_back(Output::Advertise(None));
+    }
+
+    /// A valid advert of this router from somebody else. What it asks for at once is due in
+    /// [`Self::handle_timeout`].
+    pub fn handle_advert(&mut self, advert: &Advert, source: IpAddr, received_at: Instant) {
         self.resigned.retain(|(_, until)| *until > received_at);
         let Some(priority) = advert.priority else {
-            return self.handle_resignation(source, received_at, now);
+            return self.handle_resignation(source, received_at);
         };
         if self.resigned.iter().any(|(resigned, _)| *resigned == source) {
             return;
@@ -310,13 +321,14 @@ impl Router {
         match self.state {
             State::Initialize => {}
             State::Backup(backup) => self.state = State::Backup(self.backup_heard(backup, heard)),
-            State::Active(active) => self.active_heard(active, heard, now),
+            State::Active(active) => self.active_heard(active, heard),
         }
     }
 
     /// Priority 0 (RFC 9568 §6.4.2, §6.4.3).
-    fn handle_resignation(&mut self, source: IpAddr, received_at: Instant, now: Instant) {
-        let final_until = received_at + self.active_interval().down(self.settings.priority);
+    fn handle_resignation(&mut self, source: IpAddr, received_at: Instant) {
+        // Less than any router's down interval: its sender may come back after one.
+        let final_until = received_at + self.active_interval().duration() * 3;
         self.resigned.retain(|(resigned, _)| *resigned != source);
         if self.resigned.len() < RESIGNED_KEPT {
             self.resigned.push((source, final_until));
@@ -334,9 +346,8 @@ impl Router {
                 }
             }
             State::Active(active) => {
-                active.sent_at = now;
-                active.advert_at = next_phase(now, self.settings.interval);
-                self.outputs.push_back(Output::Advertise(Some(self.settings.priority)));
+                active.reassert_at = Some(received_at);
+                active.advert_at = next_phase(received_at, self.settings.interval);
                 self.outputs.push_back(Output::Reannounce);
             }
         }
@@ -365,7 +376,7 @@ impl Router {
     }
 
     /// RFC 9568 §6.4.3: an advert heard as Active.
-    fn active_heard(&mut self, mut active: Active, heard: Heard, now: Instant) {
+    fn active_heard(&mut self, mut active: Active, heard: Heard) {
         let own = (self.settings.priority, self.settings.source);
         let silent_for = heard.at.since(active.sent_at);
         if silent_for >= self.settings.interval.duration() * 3 {
@@ -379,14 +390,11 @@ impl Router {
             return self.become_backup(Down::Silence(heard.at), Some(heard), cause);
         }
         active.contest = Some(Contest::after(active.contest, heard));
-        // "Discard and send an ADVERTISEMENT immediately"; the advert timer runs on.
+        // "Discard and send an ADVERTISEMENT immediately"; the advert timer runs on. It leaves
+        // from the timeout, which is at once: after a stall the rest of the queue may say that
+        // this router is Active no longer.
         let pause = self.settings.interval.duration() / PHASES;
-        if now.since(active.sent_at) >= pause {
-            active.sent_at = now;
-            self.outputs.push_back(Output::Advertise(Some(self.settings.priority)));
-        } else {
-            active.reassert_at.get_or_insert(active.sent_at + pause);
-        }
+        active.reassert_at.get_or_insert(heard.at.max(active.sent_at + pause));
         self.state = State::Active(active);
         self.outputs.push_back(Output::Reannounce);
     }
@@ -457,7 +465,9 @@ impl Router {
             return None;
         };
         match self.settings.preempt {
-            Preempt::After(delay) => Some(backup.higher_since? + delay + self.jitter),
+            Preempt::After(delay) => {
+                Some((backup.higher_since? + delay + self.jitter).max(self.unheard_until))
+            }
             Preempt::Now | Preempt::Never => None,
         }
     }
@@ -471,10 +481,11 @@ impl Router {
             Down::Resigned(_, from) => Some(from + interval.skew(self.settings.priority)),
         };
         let relief = backup.relief_since.map(|from| from + interval.skew(self.settings.priority));
-        match (down, relief) {
+        let first = match (down, relief) {
             (Some(down), Some(relief)) => Some(down.min(relief)),
             (down, relief) => down.or(relief),
-        }
+        };
+        first.map(|at| at.max(self.unheard_until))
     }
 
     /// Active_Adver_Interval: the heard one's, at first the own (RFC 9568 §6.1).

@@ -107,7 +107,8 @@ impl Lan {
         let plan = &self.known[host][router].router;
         let moves = self.published.len() as Nanos * SECOND;
         let preempted = match plan.preempt {
-            Preempt::Now => true,
+            // One that comes back while it still lets go waits until others listen to it again.
+            Preempt::Now => rest > SECOND + 4 * self.judge.slowest,
             Preempt::Never => false,
             Preempt::After(delay) => rest > nanos(delay) * 3 / 2 + 2 * SECOND + moves,
         };

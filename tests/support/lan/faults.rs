@@ -111,6 +111,10 @@ pub(crate) enum Kind {
     Rerank {
         seed: u64,
     },
+    /// The two highest priorities of a router change hands, as a controller swaps them.
+    Swap {
+        router: usize,
+    },
     /// An address is added or released.
     Resize {
         router: usize,
@@ -144,6 +148,8 @@ pub(crate) enum Kind {
     },
 }
 
+/// A machine that could not bind leaves the role to others for 10 s.
+pub(crate) const BIND_HOLD: Nanos = 11_000 * MS;
 /// A plan reaches its machines within this.
 const PLAN_SPREADS: Nanos = 60 * MS;
 
@@ -260,6 +266,7 @@ impl Lan {
             }
             Kind::Forget => self.clients_forget(None),
             Kind::Rerank { seed } => self.rerank(seed),
+            Kind::Swap { router } => self.swap(router),
             Kind::Resize { router, seed } => self.resize(router, seed),
             Kind::Retime { router, centiseconds } => {
                 let interval = Interval::from_centiseconds(centiseconds).unwrap();
@@ -328,6 +335,8 @@ impl Lan {
                     self.hosts[host].kernel.refuses = None;
                 }
                 self.judge.own_fault(host, self.now);
+                self.judge.in_force += 1;
+                self.push(BIND_HOLD, Event::Forgiven);
             }
             Kind::Deafen { .. } | Kind::Partition { .. } | Kind::NoMulticast | Kind::NoUnicast => {
                 self.for_each_cut(kind, |wire, path, from, to| wire.heal(path, from, to));
@@ -350,6 +359,7 @@ impl Lan {
             | Kind::Stranger { .. }
             | Kind::Forget
             | Kind::Rerank { .. }
+            | Kind::Swap { .. }
             | Kind::Resize { .. }
             | Kind::Retime { .. } => {}
         }
@@ -446,6 +456,16 @@ impl Lan {
         });
     }
 
+    fn swap(&mut self, router: usize) {
+        self.publish(PLAN_SPREADS, |plan| {
+            let mut best: Vec<&mut Standing> = plan[router].standing.iter_mut().flatten().collect();
+            best.sort_by_key(|standing| std::cmp::Reverse(standing.priority));
+            if let [first, second, ..] = &mut best[..] {
+                std::mem::swap(&mut first.priority, &mut second.priority);
+            }
+        });
+    }
+
     fn resize(&mut self, router: usize, seed: u64) {
         self.publish(PLAN_SPREADS, |plan| {
             let mut random = Random::new(seed);
@@ -474,6 +494,11 @@ impl Lan {
         });
         self.judge.in_force += 1;
         self.push(300 * MS, Event::Joined { host, router });
+    }
+
+    pub(crate) fn forgiven(&mut self) {
+        self.judge.in_force -= 1;
+        self.judge.disturbed(self.now);
     }
 
     pub(crate) fn joined(&mut self, host: usize, router: usize) {

@@ -38,7 +38,7 @@ pub(crate) struct Judge {
     pub(crate) slowest: Nanos,
     /// Every address that each router ever had.
     carried: Vec<BTreeSet<IpAddr>>,
-    /// When each machine last heard an address announced by another one.
+    /// When each machine first heard an address announced by another one since it left.
     heard: BTreeMap<(usize, IpAddr), Nanos>,
     /// When the kernel lost an address of ours, and got it.
     gone: BTreeMap<(usize, IpAddr), Nanos>,
@@ -264,8 +264,10 @@ impl Lan {
     }
 
     pub(crate) fn judge_heard(&mut self, host: usize, input: &Input) {
-        if let Input::Neighbour(address, _) = input {
-            self.judge.heard.insert((host, *address), self.now);
+        if let Input::Neighbour(address, _) = input
+            && self.hosts[host].kernel.is_ours(*address)
+        {
+            self.judge.heard.entry((host, *address)).or_insert(self.now);
         }
     }
 
@@ -386,7 +388,11 @@ impl Lan {
         self.log(host, || What::Role { router, role });
         let part = &mut self.judge.parts[host][router];
         match (part.role, role) {
-            (Role::Active, _) => part.left = Some(now),
+            (Role::Active, _) => {
+                part.left = Some(now);
+                let carried = &self.judge.carried[router];
+                self.judge.heard.retain(|(h, a), _| *h != host || !carried.contains(a));
+            }
             (_, Role::Active) => (part.took, part.left) = (now, None),
             _ => {}
         }

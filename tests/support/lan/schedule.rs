@@ -4,7 +4,7 @@
 use barevip::engine::node::node::Health;
 use barevip::model::{Family, Interval, Preempt};
 
-use super::faults::{Fault, Kind};
+use super::faults::{BIND_HOLD, Fault, Kind};
 use super::happened::Happened;
 use super::host::replays;
 use super::plans::Setup;
@@ -97,7 +97,10 @@ impl Schedule {
     ) -> Self {
         let multicast = random.pick(&[20 * US, 100 * US, MS]);
         let unicast = random.pick(&[20 * US, 100 * US, MS, 5 * MS]);
-        let ends = faults.iter().map(|fault| fault.at + fault.lasts);
+        let ends = faults.iter().map(|fault| {
+            let is_held = matches!(fault.kind, Kind::RefuseAdds { .. });
+            fault.at + fault.lasts + if is_held { BIND_HOLD } else { 0 }
+        });
         let calm_at = ends.max().unwrap_or(0).max(5 * SECOND);
         Self {
             seed,
@@ -282,7 +285,7 @@ fn gentle_faults(setup: &Setup, random: &mut Random) -> Vec<Fault> {
         let kind = match random.below(if setup.cluster { 6 } else { 3 }) {
             0 => Kind::Stop { host },
             1 => Kind::Drain { host },
-            2 => Kind::Rerank { seed: random.next() },
+            2 => Kind::Swap { router },
             3 => Kind::Takeover { host, router },
             4 => Kind::Sick { host, router: None, health: Health::Unhealthy },
             _ => Kind::Sick { host, router: Some(router), health: Health::Ineligible },

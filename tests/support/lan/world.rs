@@ -103,6 +103,7 @@ pub(crate) enum Event {
     Start { host: usize },
     Fault { index: usize, begins: bool },
     Joined { host: usize, router: usize },
+    Forgiven,
     StrangerSpeaks { index: usize },
     Audit,
 }
@@ -215,6 +216,7 @@ impl Lan {
             Event::Start { host } => self.start(host),
             Event::Fault { index, begins } => self.fault(index, begins),
             Event::Joined { host, router } => self.joined(host, router),
+            Event::Forgiven => self.forgiven(),
             Event::StrangerSpeaks { index } => self.stranger_speaks(index),
             Event::Audit => {
                 self.audit();

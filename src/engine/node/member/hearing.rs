@@ -52,7 +52,7 @@ impl Member {
         if advert.priority.is_some() && self.probing.take().is_some() {
             machine.dirty = true;
         }
-        self.router.handle_advert(advert, source, received_at, now);
+        self.router.handle_advert(advert, source, received_at);
         self.watch_list(advert, source, machine, now);
         self.watch_contest(machine, now);
         self.carry_out(machine, now);

@@ -59,13 +59,17 @@ impl Member {
         }
     }
 
-    pub(super) fn start_serving(&mut self, now: Instant) {
+    pub(super) fn start_serving(&mut self, machine: &mut Machine, now: Instant) {
         self.decided = true;
         self.probing = None;
         self.leaving = None;
         self.parting = false;
         self.serving = Serving { from: Some(self.last_sign.unwrap_or(now)), wanted: 0, bound: 0 };
         self.refresh_at = Some(now + self.config.announce.refresh);
+        // The role may be back before anything was let go: clients hear of it all the same.
+        for key in self.keys() {
+            machine.addresses.tell_again(key);
+        }
     }
 
     /// Lets go of the addresses, if others can hear of it one by one, else at once.
@@ -103,14 +107,13 @@ impl Member {
 
     /// Says priority 0 once more when the last address is gone, so that the new Active router
     /// announces again to those who asked in between.
-    pub(in crate::engine::node) fn part_if_gone(&mut self, machine: &mut Machine) {
+    pub(in crate::engine::node) fn part_if_gone(&mut self, machine: &mut Machine, now: Instant) {
         if !self.parting || self.keys().iter().any(|key| machine.addresses.is_ours(*key)) {
             return;
         }
         self.parting = false;
-        if self.role() != Role::Active {
-            self.advertise(None, machine);
-        }
+        self.router.part(now);
+        self.carry_out(machine, now);
     }
 
     /// Whether addresses are still being handed over.

@@ -67,7 +67,10 @@ fn active(settings: Settings) -> (Router, Instant) {
 }
 
 fn hear(router: &mut Router, value: u8, host: u8, now: Instant) -> Vec<Output> {
-    router.handle_advert(&advert(value), peer(host), now, now);
+    router.handle_advert(&advert(value), peer(host), now);
+    if router.role() == Role::Active {
+        router.handle_timeout(now);
+    }
     outputs(router)
 }
 
@@ -101,7 +104,7 @@ fn a_backup_follows_higher_and_equal_adverts_and_learns_their_interval_rfc9568_6
     for value in [100, 200] {
         let mut router = started(settings());
         let slow = Advert { interval: interval(1000), ..advert(value) };
-        router.handle_advert(&slow, peer(9), at(200), at(200));
+        router.handle_advert(&slow, peer(9), at(200));
         let expected = at(200) + interval(1000).down(priority(100));
         assert_eq!(router.poll_timeout(), Some(expected));
     }
@@ -176,7 +179,7 @@ fn an_active_router_answers_priority_0_and_announces_again_rfc9568_6_4_3() {
     let now = start + MS * 40;
     assert_eq!(
         hear(&mut router, 0, 9, now),
-        [Output::Advertise(Some(priority(100))), Output::Reannounce]
+        [Output::Reannounce, Output::Advertise(Some(priority(100)))]
     );
     assert!(router.poll_timeout().unwrap() >= now + interval(100).duration() * 9 / 10);
 }
@@ -202,7 +205,7 @@ fn a_losing_advert_is_answered_at_once_and_moves_no_timer_rfc9568_6_4_3() {
     let due = router.poll_timeout();
     assert_eq!(
         hear(&mut router, 50, 9, start + MS * 40),
-        [Output::Advertise(Some(priority(100))), Output::Reannounce]
+        [Output::Reannounce, Output::Advertise(Some(priority(100)))]
     );
     assert_eq!(router.poll_timeout(), due);
 }
@@ -214,7 +217,7 @@ fn a_flood_of_losing_adverts_is_answered_ten_times_an_interval_at_most() {
     for step in 1..=1000_u32 {
         let now = start + Duration::from_micros(100) * step;
         router.handle_timeout(now);
-        router.handle_advert(&advert(50), peer(9), now, now);
+        router.handle_advert(&advert(50), peer(9), now);
         let sent = |o: &Output| matches!(o, Output::Advertise(_));
         adverts += outputs(&mut router).iter().filter(|o| sent(o)).count();
     }
@@ -224,13 +227,13 @@ fn a_flood_of_losing_adverts_is_answered_ten_times_an_interval_at_most() {
 #[test]
 fn shutdown_says_priority_0_only_as_active_rfc9568_6_4() {
     let (mut router, _) = active(settings());
-    router.stop(Cause::Stopped, true);
+    router.stop(Cause::Stopped, true, at(9000));
     assert_eq!(
         outputs(&mut router),
         [Output::Advertise(None), Output::Became(Role::Initialize, Cause::Stopped)]
     );
     let mut router = started(settings());
-    router.stop(Cause::Stopped, true);
+    router.stop(Cause::Stopped, true, at(9000));
     assert_eq!(outputs(&mut router), [Output::Became(Role::Initialize, Cause::Stopped)]);
     assert_eq!(router.poll_timeout(), None);
     assert_eq!(hear(&mut router, 200, 9, at(900)), []);
@@ -300,14 +303,47 @@ fn a_joining_router_is_silent_until_it_heard_an_active_one_or_the_flag_is_gone()
 }
 
 #[test]
+fn who_said_priority_0_does_not_come_back_while_nobody_would_listen() {
+    let (mut router, start) = active(settings());
+    hear(&mut router, 200, 9, start + MS * 50);
+    let now = start + MS * 5000;
+    router.part(now);
+    assert_eq!(outputs(&mut router), [Output::Advertise(None)]);
+    assert_eq!(router.poll_timeout(), Some(now + interval(100).down(priority(100))));
+    router.take_over(Cause::TakeoverRequested, now + MS * 100);
+    assert_eq!(router.role(), Role::Backup);
+
+    let mut other = started(Settings { priority: priority(50), ..settings() });
+    hear(&mut other, 100, 50, now);
+    hear(&mut other, 0, 50, now + MS);
+    other.handle_timeout(now + MS * 100);
+    assert_eq!(other.role(), Role::Active);
+    hear(&mut other, 100, 50, now + MS + interval(100).down(priority(254)));
+    assert_eq!(other.role(), Role::Backup);
+}
+
+#[test]
 fn after_a_stall_the_router_that_took_over_stays_whatever_the_priorities() {
     let (mut router, start) = active(settings());
     let heard_at = start + MS * 320;
-    router.handle_advert(&advert(1), peer(9), heard_at, start + MS * 2000);
+    router.handle_advert(&advert(1), peer(9), heard_at);
     assert_eq!(
         outputs(&mut router),
         [Output::Became(Role::Backup, Cause::Replaced { by: peer(9) })]
     );
+}
+
+#[test]
+fn after_a_stall_nothing_leaves_before_the_whole_queue_was_read() {
+    let (mut router, start) = active(settings());
+    // A deaf router took over before it had the right to, and went on while this one stood still.
+    for step in 2..20 {
+        router.handle_advert(&advert(1), peer(9), start + MS * 100 * step);
+    }
+    let became = Output::Became(Role::Backup, Cause::Replaced { by: peer(9) });
+    let said = outputs(&mut router);
+    assert!(said.contains(&became), "{said:?}");
+    assert!(!said.iter().any(|o| matches!(o, Output::Advertise(_))), "{said:?}");
 }
 
 #[test]
