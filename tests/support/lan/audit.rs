@@ -31,7 +31,7 @@ impl Lan {
             && machine.kernel.held(source).is_some()
             && machine.refusing == 0
             && !machine.drained
-            && !standing.joining
+            && (!standing.joining || self.judge.parts[host][router].has_heard)
             && plan.served().next().is_some();
         let priority = match (machine.sick[router], &plan.router.takeover) {
             (Health::Ineligible, _) => return None,

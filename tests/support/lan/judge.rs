@@ -69,6 +69,8 @@ pub(crate) struct Part {
     pub(crate) left: Option<Nanos>,
     /// When it last sent an advert.
     pub(crate) spoke: Nanos,
+    /// Whether it ever heard an Active router.
+    pub(crate) has_heard: bool,
 }
 
 impl Judge {
@@ -266,6 +268,12 @@ impl Lan {
     }
 
     pub(crate) fn judge_heard(&mut self, host: usize, input: &Input) {
+        if let Input::Advert(packet, _) = input
+            && packet.message[2] > 0
+            && let Some(router) = self.router_of(packet.message[1], Family::of(packet.source))
+        {
+            self.judge.parts[host][router].has_heard = true;
+        }
         if let Input::Neighbour(address, _) = input {
             let was_held = self.hosts[host].kernel.is_ours(*address);
             self.judge.heard.entry((host, *address)).or_insert((self.now, was_held));

@@ -252,7 +252,7 @@ impl Lan {
         let plan = Event::Plan { host, plan: Rc::clone(&self.known[host]) };
         let (first, second) = (self.delay(self.delays.start), self.delay(self.delays.start));
         self.push(first, plan);
-        self.hosts[host].picture_due = false;
+        (self.hosts[host].picture_due, self.hosts[host].pictured) = (false, None);
         self.picture_after(host, second);
     }
 
