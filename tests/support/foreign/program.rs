@@ -7,6 +7,7 @@ use std::process::{Command, Stdio};
 
 use barevip::io::lab::lan::Host;
 use barevip::io::lab::process::Process;
+use barevip::model::Family;
 
 /// The VRID of every virtual router on the stage.
 pub(crate) const VRID: u8 = 51;
@@ -18,6 +19,17 @@ pub(crate) struct Setting {
     pub(crate) addresses: Vec<IpAddr>,
 }
 
+impl Setting {
+    pub(crate) fn new(priority: u8, addresses: &[&str]) -> Self {
+        let addresses = addresses.iter().map(|text| text.parse().unwrap()).collect();
+        Self { priority, addresses }
+    }
+
+    pub(crate) fn family(&self) -> Family {
+        Family::of(self.addresses[0])
+    }
+}
+
 /// One make of VRRP speaker.
 pub(crate) trait Program {
     /// What its machine is called.
@@ -26,8 +38,10 @@ pub(crate) trait Program {
     /// What its log says once it takes part in the election.
     fn ready(&self) -> &'static str;
 
-    /// Makes the machine ready for it.
-    fn prepare(&self, _host: &Host, _setting: &Setting, _directory: &Path) {}
+    /// Makes the machine ready for it, with what has to run beside it.
+    fn prepare(&self, _host: &Host, _setting: &Setting, _directory: &Path) -> Option<Process> {
+        None
+    }
 
     /// Starts it.
     fn start(&self, host: &Host, setting: &Setting, directory: &Path) -> Running;

@@ -4,7 +4,6 @@
 
 use std::fs;
 use std::net::IpAddr;
-use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread::park_timeout;
@@ -14,8 +13,8 @@ use barevip::engine::time::Instant;
 use barevip::io::clock::now;
 use barevip::io::lab::lan::{Host, Lan};
 use barevip::io::lab::probe::{Probe, Responder};
+use barevip::io::lab::process::Process;
 use barevip::io::lab::record::{Outcome, Record};
-use barevip::model::Family;
 use nix::sys::signal::Signal;
 
 use super::program::{Program, Running, Setting};
@@ -53,49 +52,40 @@ struct Machine {
     setting: Setting,
     directory: PathBuf,
     running: Option<Running>,
+    _beside: Option<Process>,
 }
 
 impl Stage {
-    /// A LAN of these machines, each with its program and priority, on which nothing runs yet.
-    /// All list `addresses`; the client asks the last one.
-    pub(crate) fn new(addresses: &[&str], machines: Vec<(Box<dyn Program>, u8)>) -> Self {
+    /// A LAN of these machines, on which nothing runs yet. The client asks the last address of the
+    /// first one.
+    pub(crate) fn new(cast: Vec<(Box<dyn Program>, Setting)>) -> Self {
         static STAGES: AtomicU32 = AtomicU32::new(0);
         let number = STAGES.fetch_add(1, Ordering::Relaxed);
         let directory =
             std::env::temp_dir().join(format!("barevip-interop-{}-{number}", std::process::id()));
-        let addresses: Vec<IpAddr> = addresses.iter().map(|text| text.parse().unwrap()).collect();
-        let names: Vec<_> = machines.iter().map(|(program, _)| program.name()).collect();
+        let names: Vec<_> = cast.iter().map(|(program, _)| program.name()).collect();
+        let asked = *cast[0].1.addresses.last().unwrap();
         let lan = Lan::new(&names).unwrap();
         let responders = lan.nodes().iter().map(|node| Responder::start(node).unwrap()).collect();
-        let probe = Probe::start(lan.client(), *addresses.last().unwrap(), PROBE_PERIOD).unwrap();
+        let probe = Probe::start(lan.client(), asked, PROBE_PERIOD).unwrap();
         let witness = Witness::start(lan.client());
-        let machines = machines
+        let machines = cast
             .into_iter()
             .zip(lan.nodes())
-            .map(|((program, priority), host)| {
+            .map(|((program, setting), host)| {
                 let directory = directory.join(program.name());
                 fs::create_dir_all(&directory).unwrap();
-                // FRR gives its privileges up and still writes here.
-                fs::set_permissions(&directory, fs::Permissions::from_mode(0o777)).unwrap();
-                let setting = Setting { priority, addresses: addresses.clone() };
-                program.prepare(host, &setting, &directory);
-                Machine { program, setting, directory, running: None }
+                let beside = program.prepare(host, &setting, &directory);
+                Machine { program, setting, directory, running: None, _beside: beside }
             })
             .collect();
         Self { machines, probe, witness, _responders: responders, lan, directory }
     }
 
-    /// Gives a machine another list of addresses than the others have.
-    pub(crate) fn relist(&mut self, name: &str, addresses: &[&str]) {
-        let index = self.index(name);
-        self.machines[index].setting.addresses =
-            addresses.iter().map(|text| text.parse().unwrap()).collect();
-    }
-
     /// Starts the program of a machine and waits until it takes part.
     pub(crate) fn start(&mut self, name: &str) {
         let index = self.index(name);
-        let Machine { program, setting, directory, running } = &mut self.machines[index];
+        let Machine { program, setting, directory, running, .. } = &mut self.machines[index];
         let host = &self.lan.nodes()[index];
         let started = running.insert(program.start(host, setting, directory));
         wait_until(
@@ -280,9 +270,4 @@ pub(crate) fn wait_until(mut condition: impl FnMut() -> bool, describe: impl FnO
         assert!(now() < deadline, "after {PATIENCE:?}: {}", describe());
         park_timeout(Duration::from_millis(10));
     }
-}
-
-/// The family of a virtual router.
-pub(crate) fn family_of(addresses: &[IpAddr]) -> Family {
-    Family::of(addresses[0])
 }
