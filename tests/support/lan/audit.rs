@@ -31,7 +31,7 @@ impl Lan {
             && machine.kernel.held(source).is_some()
             && machine.refusing == 0
             && !machine.drained
-            && !standing.joining
+            && (!standing.joining || self.judge.parts[host][router].has_heard)
             && plan.served().next().is_some();
         let priority = match (machine.sick[router], &plan.router.takeover) {
             (Health::Ineligible, _) => return None,
@@ -190,8 +190,9 @@ impl Lan {
             return;
         }
         let Some(process) = &self.hosts[host].process else { return };
+        let name = &self.published[router].router.name;
         let status = process.node.status();
-        let Some(status) = status.routers.get(router) else { return };
+        let Some(status) = status.routers.iter().find(|r| r.name == *name) else { return };
         let believes = status.active.as_ref().map(|active| active.address);
         if believes != Some(active) {
             self.fail(host, || format!("r{router} is Active at {active}, it says {believes:?}"));
@@ -205,7 +206,7 @@ impl Lan {
                     | Problem::AddressElsewhere { .. }
                     | Problem::StaleActive { .. }
                     | Problem::NotListed { .. }
-                    | Problem::FenceSlow { .. }
+                    | Problem::FenceSlow
             )
         });
         if let Some((problem, _)) = lasting {
