@@ -298,8 +298,10 @@ impl Addresses {
             // One round may have met a stall or a busy kernel: it takes two to slow down.
             let took = now.since(started);
             let cost = took.min(std::mem::replace(&mut self.refresh.took, took));
-            self.refresh.period = PERIOD.max(cost * DUTY);
-            self.refresh.next_round = Some((started + self.refresh.period).max(now));
+            let granted = std::mem::replace(&mut self.refresh.period, PERIOD.max(cost * DUTY));
+            // The lifetimes of this round are those of the old period.
+            let next = started + granted.min(self.refresh.period);
+            self.refresh.next_round = Some(next.max(now));
         } else {
             self.refresh.round = Some((started, queue));
         }
