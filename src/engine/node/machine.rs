@@ -46,6 +46,8 @@ pub(super) struct Elsewhere {
     pub(super) vrid: Vrid,
     pub(super) source: IpAddr,
     pub(super) until: Instant,
+    /// Another machine announced the address: it is bound there and not only listed.
+    pub(super) claimed: bool,
 }
 
 impl Machine {

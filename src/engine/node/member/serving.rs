@@ -158,12 +158,12 @@ impl Member {
     }
 
     /// Whether another VRID has a better claim: it was there first, or it is the lower of two
-    /// that both hold the address.
+    /// that both hold the address. One that only lists it takes it from nobody.
     fn is_elsewhere(&self, key: Key, machine: &Machine) -> bool {
-        machine
-            .elsewhere
-            .get(&key)
-            .is_some_and(|other| other.vrid < self.config.vrid || !machine.addresses.is_bound(key))
+        machine.elsewhere.get(&key).is_some_and(|other| {
+            let holds = machine.addresses.is_bound(key) || machine.addresses.is_adding(key);
+            !holds || (other.claimed && other.vrid < self.config.vrid)
+        })
     }
 
     /// An address of this router is bound now.
