@@ -403,6 +403,12 @@ impl Addresses {
         self.wanted.get(&key).is_some_and(|want| want.bind)
     }
 
+    /// Whether a wanted address is on its way to be there.
+    pub(super) fn is_adding(&self, key: Key) -> bool {
+        let adds = |change: &AddressChange| matches!(change, AddressChange::Add { .. });
+        self.busy.contains(&key) && self.pending.values().any(|p| p.key == key && adds(&p.change))
+    }
+
     /// Whether an address of ours is there, wanted or not.
     pub(super) fn is_ours(&self, key: Key) -> bool {
         self.seen.get(&key).is_some_and(|seen| seen.ours)
