@@ -413,7 +413,7 @@ impl Member {
             self.router.poll_timeout(),
             self.fault_at(),
             self.probing.map(|probing| probing.next_at),
-            self.leaving.as_ref().map(Leaving::until),
+            self.leaving.as_ref().map(Leaving::poll_timeout),
             self.block_due,
             self.refresh_at,
             self.problems.poll_timeout(),

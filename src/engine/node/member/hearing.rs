@@ -160,10 +160,7 @@ impl Member {
         now: Instant,
     ) {
         if let Some(leaving) = &mut self.leaving {
-            if leaving.claimed(address, now) {
-                machine.dirty = true;
-                self.let_go_if_due(machine, now);
-            }
+            leaving.claim(address, now);
             return;
         }
         let is_bound = self.link.is_some_and(|link| machine.addresses.is_bound((link, address)));

@@ -118,6 +118,9 @@ impl Member {
 
     /// Ends the handover when every address was claimed, or none was for too long.
     pub(super) fn let_go_if_due(&mut self, machine: &mut Machine, now: Instant) {
+        if let Some(leaving) = &mut self.leaving {
+            machine.dirty |= leaving.release(now);
+        }
         if let Some(leaving) = self.leaving.take_if(|leaving| leaving.is_over(now)) {
             machine.note(Some(&self.config.name), leaving.summary());
             machine.dirty = true;
