@@ -13,7 +13,7 @@ mod support {
     pub(crate) mod host;
 }
 
-mod kernel {
+mod on_linux {
     mod links;
     mod node_loop;
     mod sockets;
