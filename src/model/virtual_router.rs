@@ -250,6 +250,19 @@ impl VirtualRouter {
         }
     }
 
+    /// Whether this node owns the addresses: the administrator has bound them here, and it speaks
+    /// with priority 255 (RFC 9568 §8.3.2).
+    #[must_use]
+    pub fn is_owner(&self) -> bool {
+        matches!(self.candidates, Candidates::Open { priority: Priority::OWNER })
+    }
+
+    /// Whether this router lists an address, served or released.
+    #[must_use]
+    pub fn lists(&self, address: IpAddr) -> bool {
+        self.entries.iter().any(|entry| entry.vip.address() == address)
+    }
+
     /// Whether `node` is the only one that may ever be Active.
     #[must_use]
     pub fn is_alone(&self, node: &str) -> bool {

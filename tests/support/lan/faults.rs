@@ -426,7 +426,7 @@ impl Lan {
                         (is_it && multicast, is_it && unicast)
                     }
                     Kind::Partition { mask } => {
-                        let is_cut = (mask >> from & 1) != (mask >> to & 1);
+                        let is_cut = (mask >> (from % 64) & 1) != (mask >> (to % 64) & 1);
                         (is_cut, is_cut)
                     }
                     Kind::NoMulticast => (true, false),

@@ -131,7 +131,7 @@ pub(crate) struct Host {
     /// A picture of the links is on its way.
     pub(crate) picture_due: bool,
     /// When the last picture was taken, and when the last report of netlink's thread arrives.
-    pub(crate) pictured: Nanos,
+    pub(crate) pictured: Option<Nanos>,
     pub(crate) reported: Nanos,
 }
 
@@ -163,7 +163,7 @@ impl Host {
             drained: false,
             sick: vec![Health::Healthy; routers],
             picture_due: false,
-            pictured: 0,
+            pictured: None,
             reported: 0,
         }
     }

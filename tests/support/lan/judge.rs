@@ -39,7 +39,8 @@ pub(crate) struct Judge {
     /// Every address that each router ever had.
     carried: Vec<BTreeSet<IpAddr>>,
     /// When each machine first heard an address announced by another one since it left.
-    heard: BTreeMap<(usize, IpAddr), Nanos>,
+    /// Then also whether it was held at that time: a claim of it, that is.
+    heard: BTreeMap<(usize, IpAddr), (Nanos, bool)>,
     /// When the kernel lost an address of ours, and got it.
     gone: BTreeMap<(usize, IpAddr), Nanos>,
     /// When each machine last announced an address.
@@ -68,6 +69,8 @@ pub(crate) struct Part {
     pub(crate) left: Option<Nanos>,
     /// When it last sent an advert.
     pub(crate) spoke: Nanos,
+    /// Whether it ever heard an Active router.
+    pub(crate) has_heard: bool,
 }
 
 impl Judge {
@@ -250,8 +253,9 @@ impl Lan {
                 continue;
             }
             let heard = |of: &IpAddr| self.judge.heard.get(&(host, *of)).copied();
-            let is_taken = heard(&address).is_some_and(|at| at >= left);
-            let last_heard = known.served().filter_map(|of| heard(&of)).max().unwrap_or(0);
+            let is_taken = heard(&address).is_some_and(|(at, _)| at >= left);
+            let claims = known.served().filter_map(|of| heard(&of)).filter(|(_, held)| *held);
+            let last_heard = claims.map(|(at, _)| at).max().unwrap_or(0);
             if !is_taken && now - left.max(last_heard) < SECOND {
                 self.fail(host, || {
                     format!(
@@ -264,10 +268,15 @@ impl Lan {
     }
 
     pub(crate) fn judge_heard(&mut self, host: usize, input: &Input) {
-        if let Input::Neighbour(address, _) = input
-            && self.hosts[host].kernel.is_ours(*address)
+        if let Input::Advert(packet, _) = input
+            && packet.message[2] > 0
+            && let Some(router) = self.router_of(packet.message[1], Family::of(packet.source))
         {
-            self.judge.heard.entry((host, *address)).or_insert(self.now);
+            self.judge.parts[host][router].has_heard = true;
+        }
+        if let Input::Neighbour(address, _) = input {
+            let was_held = self.hosts[host].kernel.is_ours(*address);
+            self.judge.heard.entry((host, *address)).or_insert((self.now, was_held));
         }
     }
 

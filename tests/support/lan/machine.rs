@@ -85,7 +85,8 @@ impl Lan {
         if machine.process.is_some() && !machine.picture_due {
             machine.picture_due = true;
             let epoch = machine.epoch;
-            let earliest = (machine.pictured + self.delays.pause).saturating_sub(self.now);
+            let earliest = machine.pictured.map_or(0, |at| at + self.delays.pause);
+            let earliest = earliest.saturating_sub(self.now);
             self.push(after.max(earliest), Event::Picture { host, epoch });
         }
     }
@@ -98,7 +99,7 @@ impl Lan {
             return;
         }
         machine.picture_due = false;
-        machine.pictured = self.now;
+        machine.pictured = Some(self.now);
         let snapshot = machine.kernel.snapshot();
         self.report(host, Input::Links(snapshot));
     }

@@ -73,6 +73,7 @@ impl Lan {
                 self.tell(to, input);
             } else {
                 self.log_heard(to, &input);
+                self.judge_heard(to, &input);
                 self.tell(to, input);
             }
         }

@@ -8,6 +8,9 @@ use barevip::model::{
     LinkSelector, Preempt, Priority, Transport, Version, VirtualRouter, Vrid,
 };
 
+/// So many machines see all routers, whether they are candidates or not.
+const FEW: usize = 16;
+
 /// How a simulated LAN begins.
 #[derive(Clone, Debug)]
 pub(crate) struct Setup {
@@ -145,6 +148,11 @@ impl Setup {
 impl RouterPlan {
     /// The router as this machine's plan has it; `None` where a file would not have it.
     pub(crate) fn seen_by(&self, machine: usize) -> Option<VirtualRouter> {
+        // Among many machines an agent watches what concerns its own.
+        let is_concerned = self.standing[machine].is_some() || self.unlisted[machine].is_some();
+        if !is_concerned && self.standing.len() > FEW {
+            return None;
+        }
         let mut router = self.router.clone();
         if self.listed {
             let family = router.family;

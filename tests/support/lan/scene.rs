@@ -1,17 +1,20 @@
 //! A directed scenario: a small LAN with exact times, whose broken invariants fail the test.
 
 use std::net::IpAddr;
+use std::rc::Rc;
 
 use barevip::engine::node::event::EventKind;
 use barevip::engine::node::status::RouterStatus;
+use barevip::engine::vrrp::packet::{Advert, Checksum};
 use barevip::engine::vrrp::role::Role;
 use barevip::model::{Family, Priority};
 
 use super::faults::Kind;
 use super::happened::{Happened, What};
+use super::host::AdvertPacket;
 use super::plans::{RouterPlan, Setup};
 use super::time::{MS, Nanos};
-use super::world::{EXACT, Lan};
+use super::world::{EXACT, Event, Lan};
 
 pub(crate) struct Scene {
     pub(crate) lan: Lan,
@@ -69,6 +72,21 @@ impl Scene {
     /// The plan is another one; everybody knows it at once.
     pub(crate) fn publish(&mut self, change: impl FnOnce(&mut Vec<RouterPlan>)) {
         self.lan.publish(0, change);
+        self.run_for(0);
+    }
+
+    /// The plan is another one, and only these machines hear of it.
+    pub(crate) fn publish_to(
+        &mut self,
+        hosts: &[usize],
+        change: impl FnOnce(&mut Vec<RouterPlan>),
+    ) {
+        let mut plan = (*self.lan.published).clone();
+        change(&mut plan);
+        self.lan.published = Rc::new(plan);
+        for host in hosts {
+            self.lan.plan_arrives(*host, Rc::clone(&self.lan.published));
+        }
         self.run_for(0);
     }
 
@@ -170,6 +188,22 @@ impl Scene {
         is_it: impl Fn(&EventKind) -> bool,
     ) -> usize {
         self.times(since, host, |what| matches!(what, What::Note(note) if is_it(&note.kind))).len()
+    }
+
+    /// An advert of the first router from a machine that the simulation does not have.
+    pub(crate) fn inject(&mut self, to: usize, source: [u8; 4], priority: u8, listed: IpAddr) {
+        let plan = &self.lan.published[0].router;
+        let advert = Advert {
+            vrid: plan.vrid,
+            priority: Priority::try_from(priority).ok(),
+            interval: plan.interval,
+            addresses: vec![listed],
+        };
+        let (source, destination) = (source.into(), plan.family.group());
+        let message = advert.emit(source, destination, Checksum::Rfc9568);
+        let packet = Rc::new(AdvertPacket { source, destination, ttl: 255, message });
+        self.lan.push(0, Event::Advert { to, packet });
+        self.run_for(0);
     }
 
     pub(crate) fn trace(&self) -> String {

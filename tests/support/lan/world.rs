@@ -252,7 +252,7 @@ impl Lan {
         let plan = Event::Plan { host, plan: Rc::clone(&self.known[host]) };
         let (first, second) = (self.delay(self.delays.start), self.delay(self.delays.start));
         self.push(first, plan);
-        self.hosts[host].picture_due = false;
+        (self.hosts[host].picture_due, self.hosts[host].pictured) = (false, None);
         self.picture_after(host, second);
     }
 
@@ -318,8 +318,7 @@ impl Lan {
         }
     }
 
-    /// After inputs, in the order of the engine's thread: timers that are due, then commands. Then
-    /// roles, the end of a planned stop, and the next wake-up.
+    /// After inputs, in the order of the engine's thread: timers that are due, then commands.
     fn settle(&mut self, host: usize) {
         let clock = self.hosts[host].clock(self.now);
         loop {
@@ -329,16 +328,21 @@ impl Lan {
                 self.feed(host, Input::Timeout);
             }
             self.drain_commands(host);
-            if !self.is_due(host, clock) {
-                break;
+            let next = self.hosts[host].process.as_ref().and_then(|p| p.node.poll_timeout());
+            if next.is_none_or(|at| at > clock) {
+                self.settled(host, next);
+                return;
             }
             if fires {
-                let next = self.hosts[host].process.as_ref().and_then(|p| p.node.poll_timeout());
                 return self.fail(host, || {
                     format!("busy: after handle_timeout at {clock} the next timeout is {next:?}")
                 });
             }
         }
+    }
+
+    /// Nothing is due any more: roles, the end of a planned stop, and the next wake-up.
+    fn settled(&mut self, host: usize, next: Option<Instant>) {
         self.judge_drive(host);
         let Some(process) = &self.hosts[host].process else { return };
         if process.stopping && process.node.is_finished() {
@@ -348,7 +352,7 @@ impl Lan {
             self.end_of_process(host);
             return;
         }
-        self.arm(host);
+        self.arm(host, next);
     }
 
     fn is_due(&self, host: usize, clock: Instant) -> bool {
@@ -367,11 +371,10 @@ impl Lan {
         }
     }
 
-    fn arm(&mut self, host: usize) {
+    fn arm(&mut self, host: usize, next: Option<Instant>) {
         let now = self.now;
         let machine = &mut self.hosts[host];
-        let Some(process) = &machine.process else { return };
-        let due = process.node.poll_timeout().map(|at| machine.when(at, now));
+        let due = next.map(|at| machine.when(at, now));
         let epoch = machine.epoch;
         let Some(process) = &mut machine.process else { return };
         // A lateness is drawn once for each deadline: `wake_at` is the deadline, not the wake-up.
