@@ -127,6 +127,7 @@ fn host_with_cable() -> (Host, Host, LinkId) {
     host.cable("eth0", &other, "eth0");
     host.ip("address add 192.0.2.11/24 dev eth0");
     host.ip("address add 2001:db8::11/64 dev eth0");
+    host.settle("eth0");
     let link = host.link("eth0");
     (host, other, link)
 }
@@ -228,6 +229,7 @@ fn an_administrators_address_is_neither_taken_over_nor_refreshed_nor_removed() {
     for text in ["192.0.2.50/32", "2001:db8::50/128"] {
         host.ip(&format!("address add {text} dev eth0"));
     }
+    host.settle("eth0");
     let mut kernel = Kernel::start(&host);
     let before = host.addresses("eth0");
     for text in ["192.0.2.50", "2001:db8::50"] {

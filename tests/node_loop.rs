@@ -108,6 +108,7 @@ fn two() -> (Machine, Machine) {
     for (host, n) in [(&here, 11), (&there, 12)] {
         host.ip(&format!("address add 192.0.2.{n}/24 dev eth0"));
         host.ip(&format!("address add 2001:db8::{n}/64 dev eth0"));
+        host.settle("eth0");
     }
     (Machine::on(here, 200), Machine::on(there, 100))
 }

@@ -94,6 +94,7 @@ impl Node {
         for (host, n) in [(&here, 11), (&there, 12)] {
             host.ip(&format!("address add 192.0.2.{n}/24 dev eth0"));
             host.ip(&format!("address add 2001:db8::{n}/64 dev eth0"));
+            host.settle("eth0");
         }
         (Self::on(here), Self::on(there))
     }
@@ -175,20 +176,28 @@ fn adverts_are_heard_with_their_source_on_the_group_and_unicast() {
 #[test]
 fn a_packet_is_as_old_as_the_kernel_says_and_not_as_we_are_slow() {
     let (mut here, mut there) = Node::pair();
-    there.receiver.drain(|_| {});
-    let before = clock::now();
-    here.says(ip("192.0.2.11"), GROUP_V4, LAST);
-    let mut poll = there.receiver.readable().map(|fd| PollFd::new(fd, PollFlags::POLLIN));
-    ppoll(&mut poll, Some(TimeSpec::from_duration(PATIENCE)), None).unwrap();
-    let arrived = clock::now();
-    let mut stamps = Vec::new();
-    there.receiver.drain(|heard| match heard {
-        Heard::Advert { received_at, .. } | Heard::Neighbour { received_at, .. } => {
-            stamps.push(received_at);
+    let deadline = deadline();
+    loop {
+        let before = clock::now();
+        here.says(ip("192.0.2.11"), GROUP_V4, LAST);
+        let mut poll = there.receiver.readable().map(|fd| PollFd::new(fd, PollFlags::POLLIN));
+        ppoll(&mut poll, Some(TimeSpec::from_duration(PATIENCE)), None).unwrap();
+        let arrived = clock::now();
+        let mut stamps = Vec::new();
+        there.receiver.drain(|heard| match heard {
+            Heard::Advert { received_at, .. } | Heard::Neighbour { received_at, .. } => {
+                stamps.push(received_at);
+            }
+        });
+        assert_eq!(stamps.len(), 1);
+        let at = stamps[0];
+        if before <= at && at <= arrived {
+            return;
         }
-    });
-    assert_eq!(stamps.len(), 1);
-    assert!(before <= stamps[0] && stamps[0] <= arrived, "{before} {} {arrived}", stamps[0]);
+        // The kernel begins to stamp a moment after the first socket asked for it; until then it
+        // stamps what is read.
+        assert!(clock::now() < deadline, "{before}, {at}, {arrived}");
+    }
 }
 
 #[test]

@@ -443,11 +443,13 @@ impl Engine {
     }
 
     fn carry_out(&mut self) {
+        let mut left: BTreeMap<(LinkId, Family), bool> = BTreeMap::new();
         while let Some(command) = self.node.next_command() {
             match command {
                 Command::Send { link, packet } => match packet {
                     Packet::Advert { source, destination, message } => {
-                        self.sender.advert(link, source, destination, &message)
+                        let sent = self.sender.advert(link, source, destination, &message);
+                        *left.entry((link, Family::of(source))).or_default() |= sent;
                     }
                     Packet::Frame(frame) => self.sender.frame(link, &frame),
                 },
@@ -461,6 +463,10 @@ impl Engine {
                 Command::Ignore { link, family } => self.ignore(link, family),
                 Command::Note(event) => self.tell(News::Event(event)),
             }
+        }
+        let now = clock::now();
+        for ((link, family), _) in left.into_iter().filter(|(_, sent)| !sent) {
+            self.node.handle_unsent(link, family, now);
         }
     }
 

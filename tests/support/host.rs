@@ -82,11 +82,17 @@ impl Host {
         other.settle(there);
     }
 
-    /// Waits for the link-local address, which comes a moment after carrier.
-    fn settle(&self, link: &str) {
+    /// Waits until a link has its link-local address, which comes a moment after carrier, and
+    /// all its addresses are usable.
+    pub(crate) fn settle(&self, link: &str) {
         let deadline = deadline();
-        while !self.addresses(link).iter().any(|address| address["scope"] == "link") {
-            assert!(clock::now() < deadline, "{link} gets no link-local address");
+        loop {
+            let addresses = self.addresses(link);
+            let is_waiting = addresses.iter().any(|address| address["tentative"] == true);
+            if !is_waiting && addresses.iter().any(|address| address["scope"] == "link") {
+                return;
+            }
+            assert!(clock::now() < deadline, "{link} does not settle: {addresses:#?}");
         }
     }
 }

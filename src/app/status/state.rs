@@ -16,6 +16,7 @@ use crate::engine::node::event;
 use crate::engine::node::links::LinkFault;
 use crate::engine::node::status::{Counters, NodeStatus, RouterStatus};
 use crate::engine::time::Instant;
+use crate::engine::vrrp::packet::Checksum;
 use crate::engine::vrrp::role::Role;
 use crate::model::{Family, Priority, Vip, Vrid};
 
@@ -41,6 +42,8 @@ pub struct State {
     pub at: String,
     /// Whether everything is being handed over.
     pub draining: bool,
+    /// Seconds after its last refresh at which a dead or hung daemon holds no address any more.
+    pub fence_bound_s: u64,
     /// Every virtual router, in the file's order.
     pub routers: Vec<Router>,
     /// Counters since the start.
@@ -89,6 +92,8 @@ pub struct Router {
     pub priority: Option<Priority>,
     /// The configured interval.
     pub interval_ms: u64,
+    /// The checksum form that was last heard from a peer.
+    pub checksum: Option<Checksum>,
     /// Who is Active, as far as this machine knows.
     pub active: Option<Active>,
     /// Its addresses.
@@ -183,6 +188,8 @@ impl State {
             at: clocks.wall_time(now),
             draining: status.draining,
             routers: status.routers.iter().map(|router| Router::of(router, clocks)).collect(),
+            // The kernel looks at lifetimes once a second.
+            fence_bound_s: status.lifetime.as_secs() + 1,
             counters: status.counters.clone(),
             machine: Machine::default(),
         }
@@ -245,6 +252,7 @@ impl Router {
             age_ms: clocks.age_ms(status.since),
             priority: status.priority,
             interval_ms: milliseconds(status.interval.duration()),
+            checksum: status.checksum,
             active: status.active.as_ref().map(|active| Active {
                 address: active.address,
                 priority: active.priority,
@@ -327,7 +335,10 @@ const fn problem_remedy(problem: &event::Problem) -> Option<&'static str> {
         event::Problem::AddressInUse { .. }
         | event::Problem::ForeignRouter { .. }
         | event::Problem::DeafPeer { .. }
-        | event::Problem::FenceSlow { .. } => None,
+        | event::Problem::FenceSlow
+        | event::Problem::AdvertsUnsent
+        | event::Problem::IntervalDiffers { .. }
+        | event::Problem::TwoOwners { .. } => None,
         event::Problem::BindFailed { .. } => {
             Some("see `dmesg` and the link's settings; it is tried again by itself")
         }

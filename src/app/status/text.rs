@@ -20,7 +20,12 @@ pub fn write(state: &State, out: &mut impl Write) -> io::Result<()> {
     write_addresses(&state.routers, out)?;
     write_problems(&state.routers, out)?;
     write_counters(&state.counters, out)?;
-    write_machine(&state.machine, &state.counters, out)
+    write_machine(&state.machine, &state.counters, out)?;
+    writeln!(
+        out,
+        "  fence: if this daemon dies or hangs, the kernel removes its addresses within {} s",
+        state.fence_bound_s,
+    )
 }
 
 const HEADER: [&str; 10] = [

@@ -62,6 +62,10 @@ pub(super) struct Addresses {
     retries: BTreeMap<Key, Retry>,
     /// Moved behind the link's own addresses, and when.
     reordered: BTreeMap<Key, Instant>,
+    /// Added by us and not yet found bound: its lifetime is whole.
+    fresh: BTreeSet<Key>,
+    /// What has to be compared later.
+    waiting: BTreeMap<Key, Instant>,
     /// What has to be compared.
     dirty: BTreeSet<Key>,
     refresh: Refresh,
@@ -98,6 +102,7 @@ struct Refresh {
     under_way: usize,
     /// How long the last round took.
     took: Duration,
+    /// A quarter of the lifetime that is given now.
     period: Duration,
 }
 
@@ -105,6 +110,18 @@ impl Refresh {
     /// Four periods, in the kernel's whole seconds.
     fn lifetime(&self) -> Duration {
         Duration::from_secs((self.period * 4).as_millis().div_ceil(1000).try_into().unwrap_or(2))
+    }
+
+    /// A round is over. Lifetimes given in it are four of its periods, and those given just
+    /// before, too late to be part of it, no less than two: all of them live through the next
+    /// one. One round may have met a stall or a busy kernel, so it takes two to slow down, and
+    /// the period doubles at most.
+    fn finish(&mut self, started: Instant, now: Instant) {
+        let took = now.since(started);
+        let cost = took.min(std::mem::replace(&mut self.took, took));
+        let given = self.period;
+        self.period = PERIOD.max(cost * DUTY).min(given * 2);
+        self.next_round = Some((started + given.min(self.period)).max(now));
     }
 }
 
@@ -119,6 +136,8 @@ impl Addresses {
             busy: BTreeSet::new(),
             retries: BTreeMap::new(),
             reordered: BTreeMap::new(),
+            fresh: BTreeSet::new(),
+            waiting: BTreeMap::new(),
             dirty: BTreeSet::new(),
             refresh: Refresh {
                 next_round: None,
@@ -172,8 +191,11 @@ impl Addresses {
         };
         self.dirty.insert(key);
         if matches!(change, AddressChange::Refresh { .. }) {
-            // One that failed shows in the next snapshot.
             self.refresh.under_way = self.refresh.under_way.saturating_sub(1);
+            if matches!(result, Err(Failure::Refused(_))) {
+                // It is gone, or no longer what it was: adding it again will tell.
+                self.seen.remove(&key);
+            }
             return;
         }
         self.busy.remove(&key);
@@ -205,27 +227,53 @@ impl Addresses {
 
     /// Emits the commands that bring what is seen closer to what is wanted.
     pub(super) fn reconcile(&mut self, now: Instant, commands: &mut VecDeque<Command>) {
-        let waiting: Vec<Key> = self.retries.keys().copied().collect();
-        self.dirty.extend(waiting);
-        for key in std::mem::take(&mut self.dirty) {
+        self.begin_round(now);
+        let due = self.waiting.extract_if(.., |_, at| *at <= now).map(|(key, _)| key);
+        self.dirty.extend(due);
+        while self.has_room()
+            && let Some(key) = self.dirty.pop_first()
+        {
             if self.busy.contains(&key) {
                 continue;
             }
+            self.waiting.remove(&key);
             let Some((vip, change)) = self.compare(key, now) else {
                 self.retries.remove(&key);
                 continue;
             };
-            if self.retries.get(&key).is_some_and(|retry| retry.at > now) {
-                continue;
-            }
-            if self.pending.len() >= WINDOW {
-                self.dirty.insert(key);
+            let not_before = self.not_before(key);
+            if not_before > now {
+                self.waiting.insert(key, not_before);
             } else {
                 self.busy.insert(key);
+                self.prepare(key, change, now);
                 self.issue(key, vip, change, commands);
             }
         }
         self.refresh(now, commands);
+    }
+
+    /// When an address may be changed: not at once after a failure, nor to move it again.
+    fn not_before(&self, key: Key) -> Instant {
+        let retry = self.retries.get(&key).map_or(Instant::ZERO, |retry| retry.at);
+        let is_misplaced = self.seen.get(&key).is_some_and(|seen| seen.misplaced);
+        let moved = self.reordered.get(&key).filter(|_| is_misplaced && self.is_bound(key));
+        moved.map_or(retry, |at| retry.max(*at + REORDER_PAUSE))
+    }
+
+    /// What a change means for what is believed.
+    fn prepare(&mut self, key: Key, change: AddressChange, now: Instant) {
+        match change {
+            AddressChange::Add { .. } => {
+                self.fresh.insert(key);
+            }
+            AddressChange::Remove => {
+                if self.bound.remove(&key) {
+                    self.reordered.insert(key, now);
+                }
+            }
+            AddressChange::Refresh { .. } => {}
+        }
     }
 
     /// What one address needs, if anything.
@@ -245,18 +293,16 @@ impl Addresses {
                 None
             }
             (Some(want), Some(seen)) => {
-                let reorder = seen.misplaced
-                    && self.reordered.get(&key).is_none_or(|at| now.since(*at) > REORDER_PAUSE);
-                if reorder || seen.prefix_len != want.vip.prefix_len() {
-                    self.reordered.insert(key, now);
-                    self.bound.remove(&key);
-                    return Some((vip_of(key.1, seen.prefix_len)?, AddressChange::Remove));
-                }
                 if self.bound.insert(key) {
-                    self.refresh.next_round.get_or_insert(now + self.refresh.period);
+                    // A leftover that was adopted may have little of its lifetime left.
+                    let is_fresh = self.fresh.remove(&key);
+                    let due = if is_fresh { now + self.refresh.period } else { now };
+                    let next = self.refresh.next_round.get_or_insert(due);
+                    *next = (*next).min(due);
                     self.notices.push_back(Notice::Bound(key));
                 }
-                None
+                let is_wrong = seen.misplaced || seen.prefix_len != want.vip.prefix_len();
+                is_wrong.then_some((vip_of(key.1, seen.prefix_len)?, AddressChange::Remove))
             }
             (Some(want), None) => {
                 if self.bound.remove(&key) {
@@ -269,21 +315,35 @@ impl Addresses {
         }
     }
 
-    /// Starts a round when it is due, and goes on with the one under way.
-    fn refresh(&mut self, now: Instant, commands: &mut VecDeque<Command>) {
+    /// Whether an addition or removal may go. Each has half of the window where they meet with a
+    /// round of refreshes: thousands of additions take longer than the first of them live, and
+    /// an urgent one can't wait for thousands of refreshes.
+    fn has_room(&self) -> bool {
+        let changes = self.pending.len().saturating_sub(self.refresh.under_way);
+        self.pending.len() < WINDOW && (self.refresh.round.is_none() || changes < WINDOW / 2)
+    }
+
+    /// Begins a round of refreshes when it is due.
+    fn begin_round(&mut self, now: Instant) {
         if self.refresh.round.is_none() && self.refresh.next_round.is_some_and(|at| at <= now) {
             self.refresh.next_round = None;
             if !self.bound.is_empty() {
                 self.refresh.round = Some((now, self.bound.iter().copied().collect()));
             }
         }
+    }
+
+    /// Goes on with the round under way.
+    fn refresh(&mut self, now: Instant, commands: &mut VecDeque<Command>) {
         let Some((started, mut queue)) = self.refresh.round.take() else {
             return;
         };
         while self.pending.len() < WINDOW
+            && self.refresh.under_way < WINDOW / 2
             && let Some(key) = queue.pop_front()
         {
-            let Some(want) = self.wanted.get(&key).filter(|_| self.bound.contains(&key)) else {
+            let is_bound = self.bound.contains(&key);
+            let Some(want) = self.wanted.get(&key).filter(|want| want.bind && is_bound) else {
                 continue;
             };
             let change = AddressChange::Refresh {
@@ -295,13 +355,7 @@ impl Addresses {
             self.issue(key, vip, change, commands);
         }
         if queue.is_empty() && self.refresh.under_way == 0 {
-            // One round may have met a stall or a busy kernel: it takes two to slow down.
-            let took = now.since(started);
-            let cost = took.min(std::mem::replace(&mut self.refresh.took, took));
-            let granted = std::mem::replace(&mut self.refresh.period, PERIOD.max(cost * DUTY));
-            // The lifetimes of this round are those of the old period.
-            let next = started + granted.min(self.refresh.period);
-            self.refresh.next_round = Some(next.max(now));
+            self.refresh.finish(started, now);
         } else {
             self.refresh.round = Some((started, queue));
         }
@@ -334,19 +388,19 @@ impl Addresses {
 
     /// When [`Self::reconcile`] has something to do although nothing changed.
     pub(super) fn poll_timeout(&self) -> Option<Instant> {
-        let retry = self
-            .retries
-            .iter()
-            .filter(|(key, _)| !self.busy.contains(key) && self.pending.len() < WINDOW)
-            .map(|(_, retry)| retry.at)
-            .min();
+        let waiting = self.waiting.values().min().copied();
         let round = self.refresh.next_round.filter(|_| self.refresh.round.is_none());
-        [retry, round].into_iter().flatten().min()
+        [waiting, round].into_iter().flatten().min()
     }
 
     /// Whether a wanted address is there and ours.
     pub(super) fn is_bound(&self, key: Key) -> bool {
         self.bound.contains(&key)
+    }
+
+    /// Whether an address is to be bound.
+    pub(super) fn is_wanted(&self, key: Key) -> bool {
+        self.wanted.get(&key).is_some_and(|want| want.bind)
     }
 
     /// Whether a wanted address is on its way to be there.
@@ -378,4 +432,77 @@ impl Addresses {
 
 fn vip_of(address: IpAddr, prefix_len: u8) -> Option<Vip> {
     ipnet::IpNet::new(address, prefix_len).ok()?.try_into().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use super::super::links::LinkId;
+    use super::*;
+
+    /// What a slow kernel takes for one change.
+    const ADDITION: Duration = Duration::from_micros(700);
+    const REFRESH: Duration = Duration::from_micros(45);
+
+    /// Carries changes out one after another, and forgets addresses that are not refreshed.
+    #[derive(Default)]
+    struct Kernel {
+        now: Instant,
+        expiry: BTreeMap<Key, Instant>,
+    }
+
+    impl Kernel {
+        fn carry_out(&mut self, key: Key, change: AddressChange) -> Result<(), Failure> {
+            let alive = self.expiry.get(&key).is_some_and(|at| *at > self.now);
+            match change {
+                AddressChange::Add { lifetime, .. } => {
+                    assert!(!alive, "{} was added twice", key.1);
+                    self.now = self.now + ADDITION;
+                    self.expiry.insert(key, self.now + lifetime);
+                }
+                AddressChange::Refresh { lifetime, not_after } => {
+                    assert!(alive, "{} had expired at {}", key.1, self.now);
+                    self.now = self.now + REFRESH;
+                    if self.now > not_after {
+                        return Err(Failure::TooLate);
+                    }
+                    self.expiry.insert(key, self.now + lifetime);
+                }
+                AddressChange::Remove => panic!("nothing is to be removed"),
+            }
+            Ok(())
+        }
+    }
+
+    /// Adding all takes longer than the first of them live at first, and a round so long that the
+    /// period must grow beyond that life.
+    #[test]
+    fn none_of_four_thousand_addresses_expires_while_the_period_grows() {
+        let first = u32::from(Ipv4Addr::new(10, 0, 0, 0));
+        let wanted: BTreeMap<Key, Wanted> = (first..first + 4000)
+            .map(|address| {
+                let address = IpAddr::V4(address.into());
+                let vip = vip_of(address, 32).unwrap();
+                let patience = Duration::from_secs(1);
+                ((LinkId(2), address), Wanted { vip, bind: true, patience })
+            })
+            .collect();
+        let count = wanted.len();
+        let mut addresses = Addresses::new(Instance(1));
+        addresses.want(wanted);
+        let mut kernel = Kernel::default();
+        let mut commands = VecDeque::new();
+        while kernel.now < Instant::ZERO + Duration::from_secs(20) {
+            addresses.reconcile(kernel.now, &mut commands);
+            if let Some(Command::Address { id, link, vip, change }) = commands.pop_front() {
+                let result = kernel.carry_out((link, vip.address()), change);
+                addresses.done(id, &result, kernel.now);
+            } else {
+                kernel.now = kernel.now.max(addresses.poll_timeout().unwrap());
+            }
+        }
+        assert_eq!(addresses.bound.len(), count);
+        assert!(addresses.lifetime() > Duration::from_secs(4), "{:?}", addresses.lifetime());
+    }
 }

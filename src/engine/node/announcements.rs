@@ -25,6 +25,8 @@ pub(super) struct Announcements {
     queue: BTreeMap<(Instant, u64), Round>,
     /// Where each address stands in the queue: one place each.
     places: BTreeMap<Key, (Instant, u64)>,
+    /// Since when each link's group is under way, and how many have left with it.
+    groups: BTreeMap<LinkId, (Instant, usize)>,
     serial: u64,
 }
 
@@ -62,16 +64,19 @@ impl Announcements {
     /// The addresses to announce now.
     pub(super) fn take_due(&mut self, now: Instant) -> Vec<Key> {
         let mut due = Vec::new();
-        let mut paced: BTreeMap<LinkId, usize> = BTreeMap::new();
         while let Some((&(at, serial), &round)) = self.queue.first_key_value() {
             if at > now {
                 break;
             }
             self.queue.remove(&(at, serial));
             self.places.remove(&round.key);
-            let sent = paced.entry(round.key.0).or_default();
+            let (since, sent) = self.groups.entry(round.key.0).or_insert((now, 0));
+            if now.since(*since) >= PACE {
+                (*since, *sent) = (now, 0);
+            }
             if !round.urgent && *sent >= GROUP {
-                self.insert(now + PACE, round);
+                let next_group = *since + PACE;
+                self.insert(next_group, round);
                 continue;
             }
             *sent += usize::from(!round.urgent);

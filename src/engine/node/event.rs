@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::links::LinkFault;
 use crate::engine::vrrp::frames::MacAddress;
 use crate::engine::vrrp::role::Cause;
-use crate::model::{Priority, Vip, Vrid};
+use crate::model::{Interval, Priority, Vip, Vrid};
 
 /// Something happened that an operator cares about.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -143,10 +143,44 @@ pub enum Problem {
         count: usize,
     },
     /// A round of refreshes takes so long that the address lifetime had to be raised above 30 s.
-    FenceSlow {
-        /// The lifetime in force, in seconds.
-        lifetime: u64,
+    FenceSlow,
+    /// Adverts do not leave this machine, so others can't know of it.
+    AdvertsUnsent,
+    /// Another router of ours advertises with another interval.
+    IntervalDiffers {
+        /// Who.
+        source: IpAddr,
+        /// Its interval.
+        interval: Interval,
     },
+    /// Two routers claim to own the addresses.
+    TwoOwners {
+        /// The other one.
+        source: IpAddr,
+    },
+}
+
+impl Problem {
+    /// The address that it is about, where it is about one.
+    #[must_use]
+    pub const fn address(&self) -> Option<IpAddr> {
+        match self {
+            Self::AddressInUse { address }
+            | Self::BindFailed { address, .. }
+            | Self::AddressElsewhere { address, .. }
+            | Self::ForeignClaim { address, .. } => Some(*address),
+            Self::ForeignRouter { .. }
+            | Self::DuplicateSource { .. }
+            | Self::StaleActive { .. }
+            | Self::DeafPeer { .. }
+            | Self::MulticastFiltered
+            | Self::NotListed { .. }
+            | Self::FenceSlow
+            | Self::AdvertsUnsent
+            | Self::IntervalDiffers { .. }
+            | Self::TwoOwners { .. } => None,
+        }
+    }
 }
 
 impl fmt::Display for Event {
@@ -239,10 +273,19 @@ impl fmt::Display for Problem {
                 f,
                 "{count} address(es) do not fit into an advert; they are bound and not listed"
             ),
-            Self::FenceSlow { lifetime } => write!(
-                f,
-                "so many addresses that a dead node may hold them for {lifetime} s; spread them"
+            Self::FenceSlow => f.write_str(
+                "so many addresses that a dead node may hold them for over 30 s; spread them",
             ),
+            Self::AdvertsUnsent => f.write_str(
+                "adverts can't be sent; let the host's firewall pass IP protocol 112 out",
+            ),
+            Self::IntervalDiffers { source, interval } => write!(
+                f,
+                "{source} advertises every {interval}; give all machines the same interval"
+            ),
+            Self::TwoOwners { source } => {
+                write!(f, "{source} has priority 255 too; only one machine can own the addresses")
+            }
         }
     }
 }

@@ -1,6 +1,6 @@
 //! What the kernel shows of this machine's links, and which of them can carry a virtual router.
 
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::IpAddr;
 
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
@@ -159,8 +159,9 @@ impl LinkSnapshot {
             .iter()
             .filter(|link| {
                 link.own_addresses(router).any(|own| {
-                    IpNet::new(own.address, own.prefix_len)
-                        .is_ok_and(|net| router.served().any(|vip| net.contains(&vip.address())))
+                    IpNet::new(own.address, own.prefix_len).is_ok_and(|net| {
+                        router.entries.iter().any(|e| net.contains(&e.vip.address()))
+                    })
                 })
             })
             .max_by_key(|link| (link.up && link.carrier && link.master.is_none(), !link.id.0))
@@ -175,7 +176,7 @@ impl Link {
     pub fn source(&self, router: &VirtualRouter) -> Option<IpAddr> {
         self.own_addresses(router).map(|own| own.address).find(|address| match address {
             IpAddr::V4(_) => true,
-            IpAddr::V6(v6) => is_link_local(*v6),
+            IpAddr::V6(v6) => v6.is_unicast_link_local(),
         })
     }
 
@@ -188,22 +189,13 @@ impl Link {
     /// The usable addresses of the router's family that no barevip instance put there. An
     /// administrator's address that equals one of the router's counts only for its owner.
     fn own_addresses(&self, router: &VirtualRouter) -> impl Iterator<Item = &LinkAddress> {
-        let is_owner = matches!(
-            router.candidates,
-            crate::model::Candidates::Open { priority } if priority == crate::model::Priority::OWNER
-        );
         self.addresses.iter().filter(move |a| {
             a.instance.is_none()
                 && a.usable
                 && Family::of(a.address) == router.family
-                && (is_owner || router.entries.iter().all(|e| e.vip.address() != a.address))
+                && (router.is_owner() || !router.lists(a.address))
         })
     }
-}
-
-/// fe80::/10
-fn is_link_local(address: Ipv6Addr) -> bool {
-    address.segments()[0] & 0xffc0 == 0xfe80
 }
 
 #[cfg(test)]

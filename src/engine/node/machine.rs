@@ -24,6 +24,8 @@ pub(super) struct Machine {
     /// Whether a snapshot has come: before that nothing is known to be missing.
     pub(super) links_seen: bool,
     pub(super) health: Health,
+    /// Health by the name of a router, in the plan or not.
+    pub(super) router_health: BTreeMap<String, Health>,
     pub(super) draining: bool,
     pub(super) stopping: bool,
     pub(super) addresses: Addresses,
@@ -46,8 +48,8 @@ pub(super) struct Elsewhere {
     pub(super) vrid: Vrid,
     pub(super) source: IpAddr,
     pub(super) until: Instant,
-    /// Another machine announced the address: it is bound there and not only listed.
-    pub(super) claimed: bool,
+    /// Whether another machine announced the address since: it is bound there.
+    pub(super) announced: bool,
 }
 
 impl Machine {
@@ -58,6 +60,7 @@ impl Machine {
             links: LinkSnapshot::default(),
             links_seen: false,
             health: Health::Healthy,
+            router_health: BTreeMap::new(),
             draining: false,
             stopping: false,
             announcements: Announcements::default(),
@@ -69,6 +72,11 @@ impl Machine {
             listening: BTreeSet::new(),
             random: seed,
         }
+    }
+
+    /// The worse of the node's and the router's health.
+    pub(super) fn health_of(&self, router: &str) -> Health {
+        self.router_health.get(router).copied().unwrap_or_default().max(self.health)
     }
 
     /// Tells an operator.

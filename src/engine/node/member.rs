@@ -2,8 +2,10 @@
 //! and how it lets go.
 
 mod hearing;
+mod report;
 mod serving;
 
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::time::Duration;
 
@@ -15,8 +17,9 @@ use super::links::{LinkFault, LinkId};
 use super::machine::Machine;
 use super::node::Health;
 use super::problems::Problems;
-use super::status::{ActiveRouter, AddressStatus, Failover, RouterStatus};
+use super::status::Failover;
 use crate::engine::time::Instant;
+use crate::engine::vrrp::frames::MacAddress;
 use crate::engine::vrrp::packet::{Advert, Checksum};
 use crate::engine::vrrp::role::{Cause, Role};
 use crate::engine::vrrp::router::{Output, Router, Settings};
@@ -29,12 +32,15 @@ const SLOW_FENCE: Duration = Duration::from_secs(30);
 /// Probes before a router without rivals becomes Active, and the time after each.
 const PROBES: u8 = 2;
 const PROBE_PAUSE: Duration = Duration::from_millis(50);
+/// Nodes spread their delayed preemptions over this long at most.
+const LONGEST_JITTER: Duration = Duration::from_secs(10);
+/// Adverts that leave again for this long have a free way.
+const UNSENT_KEPT: Duration = Duration::from_secs(5);
 
 /// One virtual router of the plan.
 #[derive(Debug)]
 pub(super) struct Member {
     pub(super) config: VirtualRouter,
-    pub(super) health: Health,
     pub(super) problems: Problems,
     /// No longer in the plan: gone once everything is handed over.
     retired: bool,
@@ -42,6 +48,8 @@ pub(super) struct Member {
     /// The usable link.
     link: Option<LinkId>,
     fault: Option<Fault>,
+    /// The link's MAC address: neighbours have to be told of another one.
+    mac: Option<MacAddress>,
     /// What adverts list.
     listed: Vec<IpAddr>,
     /// The checksum form that was last heard.
@@ -51,6 +59,14 @@ pub(super) struct Member {
     /// Whether it is known if leftovers of a predecessor are ours to adopt.
     decided: bool,
     takeover: Takeover,
+    /// Has heard an Active router, or been one, since the plan called it joining.
+    joined: bool,
+    /// Between 0 and 1, of the longest delay of a delayed preemption.
+    eagerness: Duration,
+    /// Addresses that the role was given away for, and that nobody served since.
+    unbindable: BTreeSet<IpAddr>,
+    /// Whether adverts have left lately; if not, addresses are left to their lifetime.
+    vouched: bool,
     probing: Option<Probing>,
     leaving: Option<Leaving>,
     /// Everything was let go; priority 0 follows once the kernel says so.
@@ -65,7 +81,10 @@ pub(super) struct Member {
     /// The next slow announcement.
     refresh_at: Option<Instant>,
     incomplete_since: Option<Instant>,
-    multicast_heard: Option<Instant>,
+    /// Since when adverts come by unicast alone.
+    unicast_since: Option<Instant>,
+    /// Addresses that others removed lately, since when, and how many.
+    losses: (Instant, u32),
 }
 
 #[derive(Clone, Debug)]
@@ -102,24 +121,25 @@ impl Member {
             health_band: config.health_band,
             joining: false,
             source,
-        };
-        let jitter = match config.preempt {
-            Preempt::After(delay) => machine.jitter((delay / 10).min(Duration::from_secs(10))),
-            Preempt::Now | Preempt::Never => Duration::ZERO,
+            jitter: Duration::ZERO,
         };
         let mut member = Self {
-            router: Router::new(settings, jitter),
-            health: Health::Healthy,
+            router: Router::new(settings),
             problems: Problems::default(),
             retired: false,
             link: None,
             fault: None,
+            mac: None,
             listed: Vec::new(),
             form: None,
             role_since: now,
             transitions: 0,
             decided: false,
             takeover: Takeover::No,
+            joined: false,
+            eagerness: machine.jitter(LONGEST_JITTER),
+            unbindable: BTreeSet::new(),
+            vouched: false,
             probing: None,
             leaving: None,
             parting: false,
@@ -130,7 +150,8 @@ impl Member {
             block_due: None,
             refresh_at: None,
             incomplete_since: None,
-            multicast_heard: None,
+            unicast_since: None,
+            losses: (now, 0),
             config,
         };
         member.follow_takeover(machine);
@@ -142,6 +163,14 @@ impl Member {
         self.config = config;
         self.retired = false;
         self.follow_takeover(machine);
+        let gone: Vec<Problem> = self
+            .problems
+            .list()
+            .into_iter()
+            .map(|(problem, _)| problem)
+            .filter(|problem| problem.address().is_some_and(|a| !self.config.lists(a)))
+            .collect();
+        self.problems.clear(&self.config.name, machine, |problem| gone.contains(problem));
         machine.dirty = true;
     }
 
@@ -197,7 +226,7 @@ impl Member {
         if machine.draining {
             return Err(Cause::Drained);
         }
-        if machine.health == Health::Ineligible || self.health == Health::Ineligible {
+        if machine.health_of(&self.config.name) == Health::Ineligible {
             return Err(Cause::Ineligible);
         }
         if self.retired || self.config.entries.is_empty() {
@@ -213,28 +242,51 @@ impl Member {
         machine: &mut Machine,
         now: Instant,
     ) {
-        let healthy = machine.health == Health::Healthy && self.health == Health::Healthy;
-        let base = if healthy { candidate.priority } else { candidate.priority.unhealthy() };
+        let is_alone = self.config.is_alone(&machine.identity.node);
+        self.joined &= candidate.joining;
         let settings = Settings {
-            priority: base,
+            priority: self.base_priority(candidate, machine),
             interval: self.config.interval,
             preempt: self.config.preempt,
             health_band: self.config.health_band,
-            joining: candidate.joining,
+            joining: candidate.joining && !self.joined && !is_alone,
             source,
+            jitter: self.jitter(),
         };
         let asked = self.takeover == Takeover::Asked;
         if self.role() == Role::Initialize {
             self.router.start(settings, now);
-            if asked || self.config.is_alone(&machine.identity.node) {
+            if asked || is_alone {
                 self.probing = Some(Probing { left: PROBES, next_at: now });
             }
             return;
         }
-        let priority = if asked { Priority::OWNER } else { base };
+        let priority = if asked { Priority::OWNER } else { settings.priority };
         self.router.configure(Settings { priority, ..settings }, now);
-        if asked && self.role() == Role::Backup && self.probing.is_none() {
+        if asked && self.probing.is_none() {
+            self.take_over_if_lower(now);
+        }
+    }
+
+    /// The plan's wish: from anybody but another owner, which would only take it back.
+    fn take_over_if_lower(&mut self, now: Instant) {
+        if self.router.heard().is_none_or(|heard| heard.priority < Priority::OWNER) {
             self.router.take_over(Cause::TakeoverRequested, now);
+        }
+    }
+
+    fn base_priority(&self, candidate: &Candidate, machine: &Machine) -> Priority {
+        match machine.health_of(&self.config.name) {
+            Health::Healthy => candidate.priority,
+            Health::Unhealthy | Health::Ineligible => candidate.priority.unhealthy(),
+        }
+    }
+
+    /// A tenth of the delay at most, and never long.
+    fn jitter(&self) -> Duration {
+        match self.config.preempt {
+            Preempt::After(delay) => self.eagerness.min(delay / 10),
+            Preempt::Now | Preempt::Never => Duration::ZERO,
         }
     }
 
@@ -245,7 +297,10 @@ impl Member {
             Ok(link) => {
                 let (id, name) = (link.id, link.name.clone());
                 let source = link.source(&self.config);
-                self.link = Some(id);
+                let mac_before = std::mem::replace(&mut self.mac, link.mac);
+                if self.link.replace(id) == Some(id) && self.mac != mac_before {
+                    self.announce_block(machine, now);
+                }
                 match self.fault.take() {
                     Some(fault) if fault.told => {
                         machine.note(Some(&self.config.name), EventKind::LinkBack { link: name });
@@ -305,8 +360,15 @@ impl Member {
 
     /// The machine slept: others may have taken over, and nothing in a queue would say so.
     pub(super) fn wake(&mut self, machine: &mut Machine, now: Instant) {
-        self.router.step_back(Cause::Slept, false, Duration::ZERO, now);
+        self.router.wake(now);
+        machine.dirty |= self.leaving.take().is_some();
         self.carry_out(machine, now);
+    }
+
+    /// The last advert did not leave this machine.
+    pub(super) fn unsent(&mut self, machine: &mut Machine, now: Instant) {
+        self.router.unsent();
+        self.raise_for(Problem::AdvertsUnsent, UNSENT_KEPT, machine, now);
     }
 
     /// Takes the role from a lower Active router if that is due; says whether it did.
@@ -334,13 +396,14 @@ impl Member {
             self.announce_block(machine, now);
         }
         if self.refresh_at.is_some_and(|at| at <= now) {
-            self.refresh_at = Some(now + self.config.announce.refresh);
+            self.refresh_at = Some(now + self.refresh_pause());
             self.announce_all(1, false, machine, now);
         }
+        let vouched = self.router.is_vouched_for(now);
+        machine.dirty |= std::mem::replace(&mut self.vouched, vouched) != vouched;
         let lifetime = machine.addresses.lifetime();
         if lifetime > SLOW_FENCE && self.role() == Role::Active {
-            let problem = Problem::FenceSlow { lifetime: lifetime.as_secs() };
-            self.raise_for(problem, FOREIGN_KEPT, machine, now);
+            self.raise_for(Problem::FenceSlow, FOREIGN_KEPT, machine, now);
         }
         self.problems.expire(&self.config.name, machine, now);
     }
@@ -350,7 +413,7 @@ impl Member {
             self.router.poll_timeout(),
             self.fault_at(),
             self.probing.map(|probing| probing.next_at),
-            self.leaving.as_ref().map(Leaving::until),
+            self.leaving.as_ref().map(Leaving::poll_timeout),
             self.block_due,
             self.refresh_at,
             self.problems.poll_timeout(),
@@ -405,6 +468,10 @@ impl Member {
     fn enter(&mut self, role: Role, cause: Cause, machine: &mut Machine, now: Instant) {
         self.role_since = now;
         self.transitions += 1;
+        self.vouched = role == Role::Active;
+        self.joined |= self.vouched;
+        self.incomplete_since = None;
+        self.unicast_since = None;
         machine.dirty = true;
         if self.serving.from.is_some() {
             self.stop_serving(cause, machine, now);
@@ -423,51 +490,6 @@ impl Member {
         };
         if cause != Cause::LinkLost {
             machine.note(Some(&self.config.name), kind);
-        }
-    }
-
-    pub(super) fn status(&self, machine: &Machine) -> RouterStatus {
-        let settings = self.router.settings();
-        let link = self.link.and_then(|id| machine.links.get(id));
-        let is_candidate = self.candidate(machine).is_ok();
-        let active = match self.role() {
-            Role::Active => Some(ActiveRouter {
-                address: settings.source,
-                priority: settings.priority,
-                here: true,
-            }),
-            Role::Backup | Role::Initialize => self.router.heard().map(|heard| ActiveRouter {
-                address: heard.source,
-                priority: heard.priority,
-                here: false,
-            }),
-        };
-        let addresses = self
-            .config
-            .served()
-            .map(|vip| AddressStatus {
-                vip,
-                bound: self
-                    .link
-                    .is_some_and(|link| machine.addresses.is_ours((link, vip.address()))),
-            })
-            .collect();
-        RouterStatus {
-            name: self.config.name.clone(),
-            version: self.config.version.clone(),
-            vrid: self.config.vrid,
-            family: self.config.family,
-            link: link.map(|link| link.name.clone()),
-            fault: self.fault.as_ref().filter(|f| f.told).map(|f| f.fault.clone()),
-            role: self.role(),
-            since: self.role_since,
-            priority: is_candidate.then_some(settings.priority),
-            interval: self.config.interval,
-            active,
-            addresses,
-            last_failover: self.last_failover,
-            transitions: self.transitions,
-            problems: self.problems.list(),
         }
     }
 }

@@ -37,7 +37,7 @@ pub struct Identity {
 }
 
 /// Whether a node or router can serve.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Health {
     /// Serve with the configured priority.
@@ -73,6 +73,8 @@ pub struct Node {
     next_preemption: Instant,
     /// The latest time that any input had.
     latest: Instant,
+    /// Whether a plan has come: before that every leftover may be wanted.
+    plan_seen: bool,
     /// Whether an input came since [`Self::next_command`] last settled everything.
     touched: bool,
 }
@@ -93,6 +95,7 @@ impl Node {
             listings: BTreeMap::new(),
             next_preemption: Instant::ZERO,
             latest: Instant::ZERO,
+            plan_seen: false,
             touched: false,
         }
     }
@@ -100,6 +103,7 @@ impl Node {
     /// The plan, whole: routers are matched by name and family.
     pub fn handle_plan(&mut self, plan: Vec<VirtualRouter>, now: Instant) {
         self.advance(now);
+        self.plan_seen = true;
         let mut before = std::mem::take(&mut self.members);
         for config in plan {
             let same =
@@ -224,11 +228,19 @@ impl Node {
                     continue;
                 }
                 let until = at + silence_of(advert);
-                let known = self.machine.elsewhere.get(&key);
-                let claimed = known.is_some_and(|e| e.vrid == advert.vrid && e.claimed);
-                let heard = Elsewhere { vrid: advert.vrid, source, until, claimed };
-                let is_new = self.machine.elsewhere.insert(key, heard).is_none();
-                self.machine.dirty |= is_new;
+                let before = self.machine.elsewhere.get(&key).copied();
+                // Of several claimants the lowest counts.
+                if before.is_some_and(|other| other.vrid < advert.vrid && other.until > at) {
+                    continue;
+                }
+                let same = before.filter(|other| other.vrid == advert.vrid);
+                let announced = same.is_some_and(|other| other.announced);
+                let heard = Elsewhere { vrid: advert.vrid, source, until, announced };
+                self.machine.elsewhere.insert(key, heard);
+                if same.is_none() {
+                    self.machine.dirty = true;
+                    member.announce_block(&mut self.machine, at);
+                }
                 let claim = (advert.vrid, source);
                 member.hear_elsewhere(*address, claim, until, &mut self.machine, at);
             }
@@ -249,8 +261,7 @@ impl Node {
         }
         let now = self.latest;
         if let Some(elsewhere) = self.machine.elsewhere.get_mut(&(link, address)) {
-            elsewhere.claimed = true;
-            self.machine.dirty = true;
+            self.machine.dirty |= !std::mem::replace(&mut elsewhere.announced, true);
         }
         let holders = self.by_address.get(&address).map_or(&[][..], Vec::as_slice);
         for &place in holders {
@@ -267,9 +278,7 @@ impl Node {
         match scope {
             Scope::Node => self.machine.health = health,
             Scope::Router(name) => {
-                for member in self.members.iter_mut().filter(|m| m.config.name == name) {
-                    member.health = health;
-                }
+                self.machine.router_health.insert(name, health);
             }
         }
         self.review_all(now);
@@ -297,6 +306,19 @@ impl Node {
         self.machine.note(None, EventKind::Slept { gap: slept });
         for member in &mut self.members {
             member.wake(&mut self.machine, now);
+        }
+    }
+
+    /// No advert of this family left on a link: a firewall or the driver refused each copy.
+    pub fn handle_unsent(&mut self, link: LinkId, family: Family, now: Instant) {
+        self.advance(now);
+        for member in &mut self.members {
+            if member.link() == Some(link)
+                && member.config.family == family
+                && member.role() == Role::Active
+            {
+                member.unsent(&mut self.machine, now);
+            }
         }
     }
 
@@ -382,6 +404,7 @@ impl Node {
             routers: self.members.iter().map(|member| member.status(&self.machine)).collect(),
             counters: self.machine.counters.clone(),
             draining: self.machine.draining || self.machine.stopping,
+            lifetime: self.machine.addresses.lifetime(),
         }
     }
 
@@ -418,17 +441,21 @@ impl Node {
             if std::mem::take(&mut self.machine.dirty) {
                 self.want();
             }
-            self.machine.addresses.reconcile(now, &mut self.machine.commands);
+            if self.plan_seen || self.machine.stopping {
+                self.machine.addresses.reconcile(now, &mut self.machine.commands);
+            }
             while let Some(notice) = self.machine.addresses.poll_notice() {
                 self.heed(notice, now);
             }
             for key in self.machine.announcements.take_due(now) {
                 // Taken out of the plan, or lost, since the round was planned.
-                if self.machine.addresses.is_bound(key) {
+                let addresses = &self.machine.addresses;
+                if addresses.is_bound(key) || addresses.is_foreign(key) {
                     self.machine.announce(key);
                 }
             }
             for member in &mut self.members {
+                member.tell_if_serving(&mut self.machine, now);
                 member.part_if_gone(&mut self.machine, now);
             }
             if !self.machine.dirty {
@@ -438,6 +465,7 @@ impl Node {
         if self.members.iter().any(Member::is_gone) {
             self.members.retain(|member| !member.is_gone());
             self.index();
+            self.want();
         }
     }
 
@@ -466,11 +494,7 @@ impl Node {
             let machine = &mut self.machine;
             match &notice {
                 Notice::Bound(_) => member.bound(key, machine, now),
-                Notice::Lost(_, vip) => {
-                    machine.counters.addresses_lost += 1;
-                    machine.note(Some(&member.config.name), EventKind::AddressLost { vip: *vip });
-                    member.lost(key, machine);
-                }
+                Notice::Lost(_, vip) => member.lost(key, *vip, machine, now),
                 Notice::InUse(_) => {
                     let problem = Problem::AddressInUse { address: key.1 };
                     let name = member.config.name.clone();

@@ -6,6 +6,10 @@ use super::event::{EventKind, Problem};
 use super::machine::Machine;
 use crate::engine::time::Instant;
 
+/// Problems kept at a time: whoever sends adverts from a thousand addresses fills no memory and no
+/// log.
+const KEPT: usize = 32;
+
 /// What is wrong now.
 #[derive(Debug, Default)]
 pub(super) struct Problems(BTreeMap<Problem, Trouble>);
@@ -29,6 +33,9 @@ impl Problems {
     ) {
         if let Some(trouble) = self.0.get_mut(&problem) {
             trouble.until = until;
+            return;
+        }
+        if self.0.len() >= KEPT {
             return;
         }
         machine.note(Some(router), EventKind::Began(problem.clone()));

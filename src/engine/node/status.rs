@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::event::Problem;
 use super::links::LinkFault;
 use crate::engine::time::Instant;
+use crate::engine::vrrp::packet::Checksum;
 use crate::engine::vrrp::role::Role;
 use crate::model::{Family, Interval, Priority, Version, Vip, Vrid};
 
@@ -20,6 +21,8 @@ pub struct NodeStatus {
     pub counters: Counters,
     /// Whether this node is handing everything over.
     pub draining: bool,
+    /// Lifetime of addresses, in whole seconds: a dead node holds none for a second longer.
+    pub lifetime: Duration,
 }
 
 /// One virtual router on this node.
@@ -45,9 +48,11 @@ pub struct RouterStatus {
     pub priority: Option<Priority>,
     /// The configured interval.
     pub interval: Interval,
+    /// The checksum form that was last heard from a peer (IPv4).
+    pub checksum: Option<Checksum>,
     /// Who is Active as far as this node knows.
     pub active: Option<ActiveRouter>,
-    /// Its addresses.
+    /// Its addresses, and released ones that are still bound here.
     pub addresses: Vec<AddressStatus>,
     /// The last time this node took over.
     pub last_failover: Option<Failover>,

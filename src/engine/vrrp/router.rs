@@ -29,6 +29,8 @@ pub struct Settings {
     pub joining: bool,
     /// The address that adverts leave from; it decides between equal priorities.
     pub source: IpAddr,
+    /// Added to a delayed preemption, so that nodes do not move in step.
+    pub jitter: Duration,
 }
 
 /// What the state machine asks for.
@@ -94,14 +96,13 @@ impl Contest {
 #[derive(Clone, Debug)]
 pub struct Router {
     settings: Settings,
-    /// Added to a delayed preemption, so that nodes do not move in step.
-    jitter: Duration,
     state: State,
     /// Routers that said priority 0, and until when nothing else of theirs counts: a straggler of
     /// the other path must not undo it.
     resigned: Vec<(IpAddr, Instant)>,
-    /// This one said priority 0: until then others would not listen to it.
-    unheard_until: Instant,
+    /// The role is not taken before: this one said priority 0 and nobody would listen to it, or
+    /// it could not serve.
+    not_before: Instant,
     outputs: VecDeque<Output>,
 }
 
@@ -141,8 +142,17 @@ enum Down {
 struct Active {
     /// When the next advert is due.
     advert_at: Instant,
-    /// When the last one was sent.
+    /// When the last one was due and tried.
+    tried_at: Instant,
+    /// When the last one left, and the one before it.
     sent_at: Instant,
+    sent_before: Instant,
+    /// The interval that the last one carried: what Backups wait by.
+    carried: Interval,
+    /// The interval between adverts. After the plan made it longer, the old one is kept for
+    /// `hurry` adverts: Backups that miss the news still wait by the old one.
+    pace: Interval,
+    hurry: u8,
     /// When the answer to a losing advert is due: a flood of them is not answered by one.
     reassert_at: Option<Instant>,
     contest: Option<Contest>,
@@ -150,19 +160,20 @@ struct Active {
 
 /// Adverts leave in at most this many phases of an interval: routers share wake-ups.
 const PHASES: u32 = 10;
+/// Adverts at the old pace after the interval became longer.
+const HURRY: u8 = 3;
 /// Routers whose priority 0 is remembered.
 const RESIGNED_KEPT: usize = 16;
 
 impl Router {
-    /// A router that takes no part yet. `jitter` delays a delayed preemption.
+    /// A router that takes no part yet.
     #[must_use]
-    pub const fn new(settings: Settings, jitter: Duration) -> Self {
+    pub const fn new(settings: Settings) -> Self {
         Self {
             settings,
-            jitter,
             state: State::Initialize,
             resigned: Vec::new(),
-            unheard_until: Instant::ZERO,
+            not_before: Instant::ZERO,
             outputs: VecDeque::new(),
         }
     }
@@ -201,12 +212,15 @@ impl Router {
         }
     }
 
-    /// When this Active router last advertised.
+    /// Whether this router is Active and its adverts have left lately: else nobody owes it
+    /// anything.
     #[must_use]
-    pub const fn sent_at(&self) -> Option<Instant> {
+    pub fn is_vouched_for(&self, now: Instant) -> bool {
         match self.state {
-            State::Active(Active { sent_at, .. }) => Some(sent_at),
-            State::Initialize | State::Backup(_) => None,
+            State::Active(Active { sent_at, carried, .. }) => {
+                now.since(sent_at) <= carried.duration() * 4
+            }
+            State::Initialize | State::Backup(_) => false,
         }
     }
 
@@ -218,7 +232,7 @@ impl Router {
     /// Takes part from now on (RFC 9568 §6.4.1): an owner as Active, others as Backup.
     pub fn start(&mut self, settings: Settings, now: Instant) {
         self.settings = settings;
-        if settings.priority == Priority::OWNER && self.unheard_until <= now {
+        if settings.priority == Priority::OWNER && self.not_before <= now {
             self.become_active(Cause::Owner, now);
         } else {
             let down = if settings.joining { Down::Never } else { Down::Silence(now) };
@@ -229,7 +243,6 @@ impl Router {
     /// New settings. A running down timer is moved, never restarted.
     pub fn configure(&mut self, settings: Settings, now: Instant) {
         let joined = self.settings.joining && !settings.joining;
-        let interval_changed = self.settings.interval != settings.interval;
         self.settings = settings;
         match &mut self.state {
             State::Initialize => {}
@@ -244,17 +257,42 @@ impl Router {
                     backup.higher_since = None;
                 }
             }
-            State::Active(active) if interval_changed => {
-                active.advert_at = next_phase(active.sent_at, settings.interval);
+            State::Active(active) if settings.interval > active.pace => {
+                if active.hurry == 0 {
+                    active.hurry = HURRY;
+                }
             }
-            State::Active(_) => {}
+            State::Active(active) => {
+                active.pace = settings.interval;
+                active.hurry = 0;
+                let next = next_phase(active.tried_at, active.pace);
+                active.advert_at = active.advert_at.min(next);
+            }
+        }
+    }
+
+    /// The last advert did not leave this machine.
+    pub fn unsent(&mut self) {
+        if let State::Active(active) = &mut self.state {
+            active.sent_at = active.sent_before;
+        }
+    }
+
+    /// The machine slept: others may have taken over, and no queue tells. Listens first.
+    pub fn wake(&mut self, now: Instant) {
+        match &mut self.state {
+            State::Initialize | State::Backup(Backup { down: Down::Never, .. }) => {}
+            State::Backup(backup) => {
+                *backup = Backup { learned: backup.learned, ..Backup::new(Down::Silence(now)) };
+            }
+            State::Active(_) => self.become_backup(Down::Silence(now), None, Cause::Slept),
         }
     }
 
     /// Becomes Active now: the only candidate after its probe, or the plan's wish. Not within a
     /// down interval of its own priority 0.
     pub fn take_over(&mut self, cause: Cause, now: Instant) {
-        if matches!(self.state, State::Backup(_)) && self.unheard_until <= now {
+        if matches!(self.state, State::Backup(_)) && self.not_before <= now {
             self.become_active(cause, now);
         }
     }
@@ -282,8 +320,8 @@ impl Router {
         }
     }
 
-    /// Gives the role away and waits for `hold` longer than a down interval before it would take
-    /// it back; `farewell` as in [`Self::stop`].
+    /// Gives the role away and does not take it back for `hold` and a down interval, whatever
+    /// speaks for it; `farewell` as in [`Self::stop`].
     pub fn step_back(&mut self, cause: Cause, farewell: bool, hold: Duration, now: Instant) {
         if !matches!(self.state, State::Active(_)) {
             return;
@@ -291,7 +329,9 @@ impl Router {
         if farewell {
             self.resign(now);
         }
-        self.become_backup(Down::Silence(now + hold), None, cause);
+        let down = self.settings.interval.down(self.settings.priority);
+        self.not_before = self.not_before.max(now + hold + down);
+        self.become_backup(Down::Silence(now), None, cause);
     }
 
     /// Says priority 0 once more, unless the role is back: the last address was let go.
@@ -303,7 +343,8 @@ impl Router {
 
     /// Priority 0. It is final for its sender for a down interval, so the sender keeps to it too.
     fn resign(&mut self, now: Instant) {
-        self.unheard_until = now + self.settings.interval.down(self.settings.priority);
+        let down = self.settings.interval.down(self.settings.priority);
+        self.not_before = self.not_before.max(now + down);
         self.outputs.push_back(Output::Advertise(None));
     }
 
@@ -341,13 +382,14 @@ impl Router {
                 let from_active = backup.heard.is_none_or(|heard| heard.source == source);
                 let known = matches!(backup.down, Down::Resigned(by, _) if by == source);
                 if from_active && !known && !matches!(backup.down, Down::Never) {
-                    backup.down = Down::Resigned(source, received_at);
-                    backup.heard = None;
+                    let learned = backup.learned;
+                    *backup = Backup::new(Down::Resigned(source, received_at));
+                    backup.learned = learned;
                 }
             }
             State::Active(active) => {
-                active.reassert_at = Some(received_at);
-                active.advert_at = next_phase(received_at, self.settings.interval);
+                let at = received_at.max(active.tried_at + active.pause());
+                active.advert_at = next_phase(*active.reassert_at.get_or_insert(at), active.pace);
                 self.outputs.push_back(Output::Reannounce);
             }
         }
@@ -379,7 +421,7 @@ impl Router {
     fn active_heard(&mut self, mut active: Active, heard: Heard) {
         let own = (self.settings.priority, self.settings.source);
         let silent_for = heard.at.since(active.sent_at);
-        if silent_for >= self.settings.interval.duration() * 3 {
+        if silent_for >= active.carried.duration() * 3 {
             // By then every Backup had the right to take over: whatever the priorities, the one
             // that did is Active, and this one learns of it late.
             let cause = Cause::Replaced { by: heard.source };
@@ -393,8 +435,8 @@ impl Router {
         // "Discard and send an ADVERTISEMENT immediately"; the advert timer runs on. It leaves
         // from the timeout, which is at once: after a stall the rest of the queue may say that
         // this router is Active no longer.
-        let pause = self.settings.interval.duration() / PHASES;
-        active.reassert_at.get_or_insert(heard.at.max(active.sent_at + pause));
+        let reassert_at = heard.at.max(active.tried_at + active.pause());
+        active.reassert_at.get_or_insert(reassert_at);
         self.state = State::Active(active);
         self.outputs.push_back(Output::Reannounce);
     }
@@ -427,19 +469,25 @@ impl Router {
         if !is_due && active.reassert_at.is_none_or(|at| at > now) {
             return;
         }
-        let interval = self.settings.interval;
-        let gap = now.since(active.sent_at);
-        if gap > interval.duration() * 3 {
+        let gap = now.since(active.tried_at);
+        if gap > active.carried.duration() * 3 {
             self.outputs.push_back(Output::Stalled(gap));
             self.outputs.push_back(Output::Reannounce);
         }
         active.reassert_at = None;
+        active.tried_at = now;
+        active.sent_before = active.sent_at;
         active.sent_at = now;
+        active.carried = self.settings.interval;
         if is_due {
+            active.hurry = active.hurry.saturating_sub(1);
+            if active.hurry == 0 {
+                active.pace = self.settings.interval;
+            }
             // From deadline to deadline, so that lateness does not add up (no drift).
-            active.advert_at = active.advert_at + interval.duration();
+            active.advert_at = active.advert_at + active.pace.duration();
             if active.advert_at <= now {
-                active.advert_at = next_phase(now, interval);
+                active.advert_at = next_phase(now, active.pace);
             }
         }
         self.state = State::Active(active);
@@ -466,7 +514,7 @@ impl Router {
         };
         match self.settings.preempt {
             Preempt::After(delay) => {
-                Some((backup.higher_since? + delay + self.jitter).max(self.unheard_until))
+                Some((backup.higher_since? + delay + self.settings.jitter).max(self.not_before))
             }
             Preempt::Now | Preempt::Never => None,
         }
@@ -485,20 +533,29 @@ impl Router {
             (Some(down), Some(relief)) => Some(down.min(relief)),
             (down, relief) => down.or(relief),
         };
-        first.map(|at| at.max(self.unheard_until))
+        first.map(|at| at.max(self.not_before))
     }
 
-    /// Active_Adver_Interval: the heard one's, at first the own (RFC 9568 §6.1).
-    fn active_interval(&self) -> Interval {
-        self.heard().map_or(self.settings.interval, |heard| heard.interval)
+    /// Active_Adver_Interval: the learned one, at first the own (RFC 9568 §6.1).
+    const fn active_interval(&self) -> Interval {
+        match self.state {
+            State::Backup(Backup { learned: Some(learned), .. }) => learned,
+            State::Initialize | State::Backup(_) | State::Active(_) => self.settings.interval,
+        }
     }
 
     fn become_active(&mut self, cause: Cause, now: Instant) {
         self.outputs.push_back(Output::Advertise(Some(self.settings.priority)));
         self.outputs.push_back(Output::Became(Role::Active, cause));
+        let interval = self.settings.interval;
         self.state = State::Active(Active {
-            advert_at: next_phase(now, self.settings.interval),
+            advert_at: next_phase(now, interval),
+            tried_at: now,
             sent_at: now,
+            sent_before: now,
+            carried: interval,
+            pace: interval,
+            hurry: 0,
             reassert_at: None,
             contest: None,
         });
@@ -506,12 +563,24 @@ impl Router {
 
     fn become_backup(&mut self, down: Down, heard: Option<Heard>, cause: Cause) {
         self.outputs.push_back(Output::Became(Role::Backup, cause));
-        let backup =
-            Backup { down, heard: None, learned: None, higher_since: None, relief_since: None };
+        let backup = Backup::new(down);
         self.state = State::Backup(match heard {
             Some(heard) => self.backup_heard(backup, heard),
             None => backup,
         });
+    }
+}
+
+impl Backup {
+    const fn new(down: Down) -> Self {
+        Self { down, heard: None, learned: None, higher_since: None, relief_since: None }
+    }
+}
+
+impl Active {
+    /// Between an advert and an answer to others, at least.
+    fn pause(&self) -> Duration {
+        self.pace.duration() / PHASES
     }
 }
 

@@ -20,6 +20,9 @@ use netlink_packet_route::address::{
     AddressAttribute, AddressFlags, AddressMessage, AddressProtocol, AddressScope, CacheInfo,
 };
 use netlink_packet_route::link::{LinkAttribute, LinkExtentMask, LinkMessage};
+use netlink_packet_route::route::{
+    RouteAddress, RouteAttribute, RouteHeader, RouteMessage, RouteType,
+};
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use nix::errno::Errno;
 use nix::ifaddrs::getifaddrs;
@@ -44,6 +47,10 @@ const REDUMP: Duration = Duration::from_secs(54);
 const REDUMP_SPREAD: Duration = Duration::from_secs(12);
 /// Until a failed dump, or a failed membership, is tried again.
 const RETRY: Duration = Duration::from_secs(1);
+/// The kernel serves an accepted address within this, or never.
+const SETTLED: Duration = Duration::from_millis(250);
+/// Between two looks whether it does.
+const SETTLE_PAUSE: Duration = Duration::from_millis(1);
 const STACK: usize = 512 << 10;
 /// RTNLGRP_LINK, RTNLGRP_IPV4_IFADDR and RTNLGRP_IPV6_IFADDR as bits.
 const GROUPS: u32 = 1 | 1 << 4 | 1 << 8;
@@ -109,6 +116,7 @@ impl Netlink {
             kernel: Kernel::open()?,
             picture: Picture::default(),
             memberships: BTreeMap::new(),
+            settling: Vec::new(),
             inbox,
             wake: Arc::clone(&wake),
             report,
@@ -192,12 +200,25 @@ struct Member {
     failing: bool,
 }
 
+/// An address that the kernel has acknowledged and does not yet serve. For IPv6 it puts the
+/// address in the list at once, but makes the route to itself later, on a thread of its own:
+/// until then it drops what arrives for the address, and an announcement would be too early.
+struct Settling {
+    id: CommandId,
+    link: LinkId,
+    vip: Vip,
+    /// Other rules may route the address elsewhere for ever.
+    give_up: Instant,
+}
+
 struct Worker<R> {
     instance: Instance,
     events: RouteSocket,
     kernel: Kernel,
     picture: Picture,
     memberships: BTreeMap<(LinkId, Family), Member>,
+    /// IPv6 additions that the kernel has accepted and not yet carried out.
+    settling: Vec<Settling>,
     inbox: Receiver<Request>,
     wake: Arc<Wake>,
     report: R,
@@ -215,11 +236,17 @@ impl<R: Outlet> Worker<R> {
     fn run(mut self) {
         loop {
             self.keep_up();
+            self.settle();
             self.show();
             match self.inbox.try_recv() {
                 Ok(Request::Address { id, link, vip, change }) => {
                     let result = self.change(link, vip, change);
-                    (self.report)(Report::Done(id, result));
+                    if result.is_ok() && settles(vip, &change) {
+                        let give_up = clock::now() + SETTLED;
+                        self.settling.push(Settling { id, link, vip, give_up });
+                    } else {
+                        (self.report)(Report::Done(id, result));
+                    }
                 }
                 Ok(Request::Join(link, family)) => {
                     self.memberships.insert((link, family), Member::default());
@@ -255,6 +282,18 @@ impl<R: Outlet> Worker<R> {
         }
     }
 
+    /// Answers the additions whose addresses are served by now.
+    fn settle(&mut self) {
+        let Self { settling, kernel, report, .. } = self;
+        settling.retain(|Settling { id, vip, give_up, .. }| {
+            let settled = kernel.serves(vip.address()) || clock::now() >= *give_up;
+            if settled {
+                report(Report::Done(*id, Ok(())));
+            }
+            !settled
+        });
+    }
+
     fn dump(&mut self, now: Instant) {
         match self.kernel.dump() {
             Ok(picture) => {
@@ -277,7 +316,8 @@ impl<R: Outlet> Worker<R> {
 
     /// Hands over a snapshot if there is something new and the last one is long enough ago.
     fn show(&mut self) {
-        if !self.dirty || clock::now() < self.next_snapshot {
+        let shows = |settling: &Settling| self.picture.holds(settling.link, settling.vip).is_some();
+        if !self.dirty || clock::now() < self.next_snapshot || self.settling.iter().any(shows) {
             return;
         }
         let snapshot = self.picture.snapshot();
@@ -295,7 +335,9 @@ impl<R: Outlet> Worker<R> {
     /// Until there is an event or a request, or something is due.
     fn wait(&mut self) {
         let due = [Some(self.next_dump), self.next_join, self.dirty.then_some(self.next_snapshot)];
-        let left = due.into_iter().flatten().min().map(|at| at.since(clock::now()));
+        let settled = (!self.settling.is_empty()).then(|| clock::now() + SETTLE_PAUSE);
+        let left =
+            due.into_iter().chain([settled]).flatten().min().map(|at| at.since(clock::now()));
         wait(&[self.events.readable(), self.wake.readable()], left);
         self.wake.hush();
     }
@@ -314,8 +356,10 @@ impl<R: Outlet> Worker<R> {
                     return Err(Failure::Exists);
                 }
                 added.map_err(refused)?;
-                let held = Held::ours(vip, self.instance);
-                self.dirty |= self.picture.apply(Change::Address(link, held));
+                if !settles(vip, &change) {
+                    let held = Held::ours(vip, self.instance);
+                    self.dirty |= self.picture.apply(Change::Address(link, held));
+                }
             }
             AddressChange::Refresh { lifetime, not_after } => {
                 if is_ours != Some(true) {
@@ -385,6 +429,11 @@ fn forwards_ipv6(name: &str) -> bool {
     // Where IPv6 is turned off there is no such file, and no such flag either.
     std::fs::read(format!("/proc/sys/net/ipv6/conf/{name}/forwarding"))
         .is_ok_and(|value| !value.starts_with(b"0"))
+}
+
+/// Whether a change goes on after the kernel's acknowledgement: see [`Settling`].
+fn settles(vip: Vip, change: &AddressChange) -> bool {
+    vip.family() == Family::Ipv6 && matches!(change, AddressChange::Add { .. })
 }
 
 fn in_time(not_after: Instant) -> Result<(), Failure> {
@@ -458,6 +507,24 @@ impl Kernel {
         ]);
         let message = RouteNetlinkMessage::NewAddress(message);
         self.socket.request(message, flags)
+    }
+
+    /// Whether packets to this address of ours stay here.
+    fn serves(&mut self, address: IpAddr) -> bool {
+        let mut message = RouteMessage::default();
+        let (family, destination) = match address {
+            IpAddr::V4(v4) => (AddressFamily::Inet, RouteAddress::Inet(v4)),
+            IpAddr::V6(v6) => (AddressFamily::Inet6, RouteAddress::Inet6(v6)),
+        };
+        message.header.address_family = family;
+        message.header.destination_prefix_length = Family::of(address).host_prefix_len();
+        message.attributes.push(RouteAttribute::Destination(destination));
+        let mut is_local = false;
+        let asked = self.socket.ask(RouteNetlinkMessage::GetRoute(message), |(_, answer)| {
+            is_local |=
+                RouteHeader::parse(answer).is_ok_and(|route| route.kind == RouteType::Local);
+        });
+        asked.is_ok() && is_local
     }
 
     /// Removes an address; one that is gone is a success.

@@ -74,6 +74,19 @@ impl RouteSocket {
         self.answers(|_| {}).map(|_| ())
     }
 
+    /// Asks for one thing.
+    ///
+    /// # Errors
+    /// The kernel's; `ETIMEDOUT` where it did not answer.
+    pub(super) fn ask(
+        &mut self,
+        message: RouteNetlinkMessage,
+        answer: impl FnMut(Message<'_>),
+    ) -> Result<(), Errno> {
+        self.send(message, NLM_F_ACK)?;
+        self.answers(answer).map(|_| ())
+    }
+
     /// Everything of one kind, as `read` understands it. A dump that was disturbed by a change is
     /// repeated.
     ///

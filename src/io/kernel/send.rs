@@ -74,8 +74,15 @@ impl Sender {
         self.doors.remove(&link);
     }
 
-    /// Sends a VRRP message from `source`, which must be an address of this machine.
-    pub fn advert(&mut self, link: LinkId, source: IpAddr, destination: IpAddr, message: &[u8]) {
+    /// Sends a VRRP message from `source`, which must be an address of this machine; says whether
+    /// it left.
+    pub fn advert(
+        &mut self,
+        link: LinkId,
+        source: IpAddr,
+        destination: IpAddr,
+        message: &[u8],
+    ) -> bool {
         let result = match (source, destination) {
             (IpAddr::V4(source), IpAddr::V4(destination)) => {
                 let from = libc::in_pktinfo {
@@ -109,6 +116,7 @@ impl Sender {
             }
         };
         self.count(result);
+        result.is_ok()
     }
 
     /// Sends a whole Ethernet frame.

@@ -223,7 +223,7 @@ impl Lan {
                     | Problem::AddressElsewhere { .. }
                     | Problem::StaleActive { .. }
                     | Problem::NotListed { .. }
-                    | Problem::FenceSlow { .. }
+                    | Problem::FenceSlow
             )
         });
         if let Some((problem, _)) = lasting {

@@ -10,7 +10,7 @@ use crate::engine::time::Instant;
 use crate::engine::vrrp::frames::MacAddress;
 use crate::engine::vrrp::packet::{Advert, Checksum};
 use crate::engine::vrrp::role::{Cause, Role};
-use crate::model::Vrid;
+use crate::model::{Priority, Vrid};
 
 /// An Active router may lack addresses of our plan for this long.
 const STALE_AFTER: Duration = Duration::from_secs(45);
@@ -20,10 +20,7 @@ const DEAF_AFTER: u32 = 10;
 impl Member {
     /// Whether an advert's addresses make it one of this router: a shared address does.
     fn recognises(&self, advert: &Advert) -> bool {
-        let shares = |address: &IpAddr| {
-            self.config.entries.iter().any(|entry| entry.vip.address() == *address)
-        };
-        advert.addresses.iter().any(shares)
+        advert.addresses.iter().any(|address| self.config.lists(*address))
     }
 
     /// A valid advert on our link with our VRID, not from this machine.
@@ -43,14 +40,16 @@ impl Member {
         }
         machine.counters.adverts_heard += 1;
         self.form = Some(form);
-        self.watch_paths(is_multicast, received_at, machine);
+        self.watch_paths(advert, is_multicast, received_at, machine);
+        self.watch_settings(advert, source, machine, now);
         self.last_sign = Some(received_at).max(self.last_sign);
-        if advert.priority.is_some() && !self.decided {
-            self.decided = true;
-            machine.dirty = true;
-        }
-        if advert.priority.is_some() && self.probing.take().is_some() {
-            machine.dirty = true;
+        if advert.priority.is_some() {
+            machine.dirty |= !std::mem::replace(&mut self.decided, true);
+            self.joined = true;
+            self.probing = None;
+            if self.role() == Role::Backup {
+                self.unbindable.clear();
+            }
         }
         self.router.handle_advert(advert, source, received_at);
         self.watch_list(advert, source, machine, now);
@@ -61,16 +60,40 @@ impl Member {
         }
     }
 
+    /// What the machines of one router should have alike, or only one of them.
+    fn watch_settings(
+        &mut self,
+        advert: &Advert,
+        source: IpAddr,
+        machine: &mut Machine,
+        now: Instant,
+    ) {
+        let interval = advert.interval;
+        if interval != self.config.interval && advert.priority.is_some() {
+            let differs = Problem::IntervalDiffers { source, interval };
+            self.raise_for(differs, FOREIGN_KEPT, machine, now);
+        }
+        if advert.priority == Some(Priority::OWNER) && self.config.is_owner() {
+            self.raise_for(Problem::TwoOwners { source }, FOREIGN_KEPT, machine, now);
+        }
+    }
+
     /// Adverts that come by unicast alone show a LAN that filters multicast.
-    fn watch_paths(&mut self, is_multicast: bool, at: Instant, machine: &mut Machine) {
+    fn watch_paths(
+        &mut self,
+        advert: &Advert,
+        is_multicast: bool,
+        at: Instant,
+        machine: &mut Machine,
+    ) {
         let name = &self.config.name;
         machine.counters.adverts_heard_multicast += u64::from(is_multicast);
         if is_multicast {
-            self.multicast_heard = Some(at);
+            self.unicast_since = None;
             self.problems.clear(name, machine, |p| *p == Problem::MulticastFiltered);
         } else if self.config.transport.multicast {
-            let since = *self.multicast_heard.get_or_insert(at);
-            if at.since(since) > self.config.interval.duration() * 10 {
+            let since = *self.unicast_since.get_or_insert(at);
+            if at.since(since) > advert.interval.duration() * 10 {
                 self.raise_for(Problem::MulticastFiltered, FOREIGN_KEPT, machine, at);
             }
         }
@@ -137,10 +160,7 @@ impl Member {
         now: Instant,
     ) {
         if let Some(leaving) = &mut self.leaving {
-            if leaving.claimed(address, now) {
-                machine.dirty = true;
-                self.let_go_if_due(machine, now);
-            }
+            leaving.claim(address, now);
             return;
         }
         let is_bound = self.link.is_some_and(|link| machine.addresses.is_bound((link, address)));

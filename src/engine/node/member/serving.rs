@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::time::Duration;
 
-use super::{Member, Takeover};
+use super::Member;
 use crate::engine::node::addresses::Wanted;
 use crate::engine::node::announcements::Key;
 use crate::engine::node::command::Packet;
@@ -15,19 +15,21 @@ use crate::engine::node::status::Failover;
 use crate::engine::time::Instant;
 use crate::engine::vrrp::packet::{Advert, Checksum};
 use crate::engine::vrrp::role::{Cause, Role};
-use crate::model::{ChecksumForm, Priority};
+use crate::model::{Announce, ChecksumForm, Priority, Vip};
 
 /// Between two announcements of all addresses that others ask for, at least.
 const BLOCK_PAUSE: Duration = Duration::from_secs(1);
 /// A router whose addresses can't be bound leaves the role to others for this long.
 const BIND_HOLD: Duration = Duration::from_secs(10);
+/// Lost addresses that are told in such a time; the counter has them all.
+const LOSSES_TOLD: u32 = 5;
+const LOSSES_PER: Duration = Duration::from_secs(10);
 
 /// From becoming Active until everything is bound and announced.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Serving {
     pub(super) from: Option<Instant>,
-    wanted: usize,
-    bound: usize,
+    told: bool,
 }
 
 impl Member {
@@ -64,17 +66,35 @@ impl Member {
         self.probing = None;
         self.leaving = None;
         self.parting = false;
-        self.serving = Serving { from: Some(self.last_sign.unwrap_or(now)), wanted: 0, bound: 0 };
-        self.refresh_at = Some(now + self.config.announce.refresh);
+        self.serving = Serving { from: Some(self.last_sign.unwrap_or(now)), told: false };
+        self.refresh_at = Some(now + self.refresh_pause());
         // The role may be back before anything was let go: clients hear of it all the same.
         for key in self.keys() {
             machine.addresses.tell_again(key);
         }
+        self.announce_own(machine, now);
+    }
+
+    /// An owner's addresses are bound by the administrator, and announced like any other
+    /// (RFC 9568 §6.4.1).
+    fn announce_own(&self, machine: &mut Machine, now: Instant) {
+        let Announce { rounds, spacing, .. } = self.config.announce;
+        for key in self.keys() {
+            if self.config.is_owner() && machine.addresses.is_foreign(key) {
+                machine.announcements.start(key, rounds, spacing, true, now);
+            }
+        }
+    }
+
+    /// Never so short that nothing else is done.
+    pub(super) fn refresh_pause(&self) -> Duration {
+        self.config.announce.refresh.max(BLOCK_PAUSE)
     }
 
     /// Lets go of the addresses, if others can hear of it one by one, else at once.
     pub(super) fn stop_serving(&mut self, cause: Cause, machine: &mut Machine, now: Instant) {
         self.serving = Serving::default();
+        self.last_sign = Some(now);
         self.refresh_at = None;
         self.block_due = None;
         self.decided = true;
@@ -98,6 +118,9 @@ impl Member {
 
     /// Ends the handover when every address was claimed, or none was for too long.
     pub(super) fn let_go_if_due(&mut self, machine: &mut Machine, now: Instant) {
+        if let Some(leaving) = &mut self.leaving {
+            machine.dirty |= leaving.release(now);
+        }
         if let Some(leaving) = self.leaving.take_if(|leaving| leaving.is_over(now)) {
             machine.note(Some(&self.config.name), leaving.summary());
             machine.dirty = true;
@@ -108,7 +131,10 @@ impl Member {
     /// Says priority 0 once more when the last address is gone, so that the new Active router
     /// announces again to those who asked in between.
     pub(in crate::engine::node) fn part_if_gone(&mut self, machine: &mut Machine, now: Instant) {
-        if !self.parting || self.keys().iter().any(|key| machine.addresses.is_ours(*key)) {
+        // What another router of the plan took over from this one stays.
+        let is_here =
+            |key: &Key| machine.addresses.is_ours(*key) && !machine.addresses.is_wanted(*key);
+        if !self.parting || self.keys().iter().any(is_here) {
             return;
         }
         self.parting = false;
@@ -131,13 +157,13 @@ impl Member {
             return;
         };
         let patience = self.config.interval.duration() * 3;
-        let mut count = 0;
         for vip in self.config.served() {
             let key = (link, vip.address());
-            let bind = self.role() == Role::Active;
+            let bind = self.role() == Role::Active && self.vouched;
             let is_wanted = match self.role() {
                 Role::Active => {
-                    let is_own_address = self.is_owner() && machine.addresses.is_foreign(key);
+                    let is_own_address =
+                        self.config.is_owner() && machine.addresses.is_foreign(key);
                     !is_own_address && !self.is_elsewhere(key, machine)
                 }
                 Role::Backup | Role::Initialize => {
@@ -145,24 +171,19 @@ impl Member {
                     is_held || (!self.decided && self.role() == Role::Backup)
                 }
             };
-            if is_wanted {
-                count += 1;
+            // One that binds comes before one that is letting go.
+            if is_wanted && (bind || !wanted.contains_key(&key)) {
                 wanted.insert(key, Wanted { vip, bind, patience });
             }
         }
-        self.serving.wanted = count;
     }
 
-    fn is_owner(&self) -> bool {
-        self.router.settings().priority == Priority::OWNER && self.takeover == Takeover::No
-    }
-
-    /// Whether another VRID has a better claim: it was there first, or it is the lower of two
-    /// that both hold the address. One that only lists it takes it from nobody.
+    /// Whether another VRID has a better claim: it was there first, or both hold the address and
+    /// it is the lower one. One that only lists it takes it from nobody.
     fn is_elsewhere(&self, key: Key, machine: &Machine) -> bool {
         machine.elsewhere.get(&key).is_some_and(|other| {
             let holds = machine.addresses.is_bound(key) || machine.addresses.is_adding(key);
-            !holds || (other.claimed && other.vrid < self.config.vrid)
+            !holds || (other.announced && other.vrid < self.config.vrid)
         })
     }
 
@@ -171,32 +192,61 @@ impl Member {
         if self.role() != Role::Active {
             return;
         }
-        let announce = self.config.announce;
-        machine.announcements.start(key, announce.rounds, announce.spacing, true, now);
-        let is_use =
-            |p: &Problem| matches!(p, Problem::AddressInUse { address } if *address == key.1);
-        self.problems.clear(&self.config.name, machine, is_use);
-        self.serving.bound += 1;
-        if let Some(from) = self.serving.from
-            && self.serving.bound >= self.serving.wanted
-            && self.last_failover.is_none_or(|failover| failover.at < self.role_since)
-        {
-            let took = now.since(from);
-            self.last_failover = Some(Failover { at: now, took });
-            let addresses = self.serving.bound;
-            machine.note(Some(&self.config.name), EventKind::Serving { addresses, took });
-        }
+        let Announce { rounds, spacing, .. } = self.config.announce;
+        machine.announcements.start(key, rounds, spacing, true, now);
+        self.unbindable.remove(&key.1);
+        let is_over = |p: &Problem| {
+            let is_of_bind = matches!(p, Problem::AddressInUse { .. } | Problem::BindFailed { .. });
+            is_of_bind && p.address() == Some(key.1)
+        };
+        self.problems.clear(&self.config.name, machine, is_over);
     }
 
-    /// An address of this router was removed by somebody else.
-    pub(in crate::engine::node) fn lost(&mut self, key: Key, machine: &mut Machine) {
-        self.serving.bound = self.serving.bound.saturating_sub(1);
+    /// Tells that everything is served, once after each time the role was taken.
+    pub(in crate::engine::node) fn tell_if_serving(&mut self, machine: &mut Machine, now: Instant) {
+        let Serving { from: Some(from), told: false } = self.serving else {
+            return;
+        };
+        let keys = self.keys();
+        let is_settled = |key: &Key| {
+            machine.addresses.is_bound(*key)
+                || machine.addresses.is_foreign(*key)
+                || self.is_elsewhere(*key, machine)
+        };
+        // They are bound in order, so the last one tells soonest.
+        if !keys.iter().rev().all(is_settled) {
+            return;
+        }
+        let took = now.since(from);
+        self.serving.told = true;
+        self.last_failover = Some(Failover { at: now, took });
+        let addresses = keys.iter().filter(|key| machine.addresses.is_bound(**key)).count();
+        machine.note(Some(&self.config.name), EventKind::Serving { addresses, took });
+    }
+
+    /// An address of this router was removed by somebody else. Whoever removes addresses all the
+    /// time fills no log.
+    pub(in crate::engine::node) fn lost(
+        &mut self,
+        key: Key,
+        vip: Vip,
+        machine: &mut Machine,
+        now: Instant,
+    ) {
+        machine.counters.addresses_lost += 1;
         machine.announcements.stop(key);
+        if now.since(self.losses.0) > LOSSES_PER {
+            self.losses = (now, 0);
+        }
+        self.losses.1 = self.losses.1.saturating_add(1);
+        if self.losses.1 <= LOSSES_TOLD {
+            machine.note(Some(&self.config.name), EventKind::AddressLost { vip });
+        }
     }
 
     /// Announces everything again because somebody may have been told otherwise, at most once a
     /// second.
-    pub(super) fn announce_block(&mut self, machine: &mut Machine, now: Instant) {
+    pub(in crate::engine::node) fn announce_block(&mut self, machine: &mut Machine, now: Instant) {
         if self.role() != Role::Active {
             self.block_due = None;
             return;
@@ -219,14 +269,16 @@ impl Member {
         now: Instant,
     ) {
         for key in self.keys() {
-            if machine.addresses.is_bound(key) {
+            let is_own = self.config.is_owner() && machine.addresses.is_foreign(key);
+            if is_own || machine.addresses.is_bound(key) {
                 let spacing = self.config.announce.spacing;
                 machine.announcements.start(key, rounds, spacing, urgent, now);
             }
         }
     }
 
-    /// An address could not be bound: somebody else shall try.
+    /// An address could not be bound: somebody else shall try. If the role comes back, nobody
+    /// else could, and the other addresses are served without it.
     pub(in crate::engine::node) fn fail(
         &mut self,
         address: IpAddr,
@@ -235,6 +287,10 @@ impl Member {
         now: Instant,
     ) {
         self.raise_for(Problem::BindFailed { address, reason }, BIND_HOLD * 2, machine, now);
+        let is_alone = self.config.is_alone(&machine.identity.node);
+        if is_alone || !self.unbindable.insert(address) {
+            return;
+        }
         self.router.step_back(Cause::BindFailed, true, BIND_HOLD, now);
         self.carry_out(machine, now);
     }

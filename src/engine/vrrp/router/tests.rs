@@ -33,6 +33,7 @@ fn settings() -> Settings {
         health_band: false,
         joining: false,
         source: peer(50),
+        jitter: Duration::ZERO,
     }
 }
 
@@ -50,7 +51,7 @@ fn outputs(router: &mut Router) -> Vec<Output> {
 }
 
 fn started(settings: Settings) -> Router {
-    let mut router = Router::new(settings, Duration::ZERO);
+    let mut router = Router::new(settings);
     router.start(settings, at(0));
     outputs(&mut router);
     router
@@ -77,7 +78,7 @@ fn hear(router: &mut Router, value: u8, host: u8, now: Instant) -> Vec<Output> {
 #[test]
 fn an_owner_starts_active_and_advertises_first_rfc9568_6_4_1() {
     let owner = Settings { priority: Priority::OWNER, ..settings() };
-    let mut router = Router::new(owner, Duration::ZERO);
+    let mut router = Router::new(owner);
     router.start(owner, at(0));
     assert_eq!(
         outputs(&mut router),
@@ -389,4 +390,112 @@ fn adverts_that_were_read_out_of_order_do_not_turn_the_clock_back() {
     hear(&mut router, 200, 9, at(300));
     hear(&mut router, 200, 9, at(250));
     assert_eq!(router.poll_timeout(), Some(at(300) + interval(100).down(priority(100))));
+}
+
+#[test]
+fn a_longer_interval_keeps_the_old_pace_until_backups_have_heard_of_it() {
+    let (mut router, start) = active(settings());
+    router.configure(Settings { interval: interval(1000), ..settings() }, start);
+    let mut before = start;
+    for _ in 0..HURRY {
+        let now = router.poll_timeout().unwrap();
+        assert!(now.since(before) <= interval(100).duration());
+        router.handle_timeout(now);
+        assert_eq!(outputs(&mut router), [Output::Advertise(Some(priority(100)))]);
+        before = now;
+    }
+    assert!(router.poll_timeout().unwrap().since(before) > interval(100).duration() * 8);
+}
+
+#[test]
+fn a_shorter_interval_is_no_stall_and_costs_no_role() {
+    let slow = Settings { interval: interval(1000), ..settings() };
+    let (mut router, start) = active(slow);
+    let now = start + MS * 800;
+    router.configure(settings(), now);
+    hear(&mut router, 50, 9, now);
+    router.handle_timeout(now);
+    assert_eq!(router.role(), Role::Active);
+    assert!(!outputs(&mut router).iter().any(|o| matches!(o, Output::Stalled(_))));
+    assert!(router.poll_timeout().unwrap().since(now) <= interval(100).duration());
+}
+
+#[test]
+fn a_discarded_advert_teaches_no_interval_and_a_learned_one_outlives_priority_0() {
+    let mut router = started(settings());
+    let before = router.poll_timeout();
+    let slow = Advert { interval: interval(40_950), ..advert(50) };
+    router.handle_advert(&slow, peer(9), at(100));
+    assert_eq!(router.poll_timeout(), before);
+    let mut router = started(settings());
+    let slow = Advert { interval: interval(10_000), ..advert(200) };
+    router.handle_advert(&slow, peer(9), at(100));
+    hear(&mut router, 0, 9, at(200));
+    let skew = interval(10_000).skew(priority(100));
+    assert_eq!(router.poll_timeout(), Some(at(200) + skew));
+}
+
+#[test]
+fn a_delayed_preemption_ends_with_the_router_it_was_aimed_at() {
+    let delayed = Settings { preempt: Preempt::After(MS * 500), ..settings() };
+    let mut router = started(delayed);
+    for step in 1..=10 {
+        hear(&mut router, 90, 9, at(100 * step));
+    }
+    assert!(router.preempt_due().unwrap() <= at(1000));
+    hear(&mut router, 0, 9, at(1010));
+    assert_eq!(router.preempt_due(), None);
+    assert!(router.poll_timeout().unwrap() > at(1010));
+}
+
+#[test]
+fn a_flood_of_priority_0_is_answered_ten_times_an_interval_at_most() {
+    let (mut router, start) = active(settings());
+    let mut adverts = 0;
+    for step in 1..=1000_u32 {
+        let now = start + Duration::from_micros(100) * step;
+        router.handle_advert(&advert(0), peer(9), now);
+        router.handle_timeout(now);
+        adverts +=
+            outputs(&mut router).iter().filter(|o| matches!(o, Output::Advertise(_))).count();
+    }
+    assert!((9..=12).contains(&adverts), "{adverts}");
+}
+
+#[test]
+fn after_a_suspend_everybody_listens_first() {
+    let (mut router, start) = active(settings());
+    router.wake(start + MS * 10);
+    assert_eq!(outputs(&mut router), [Output::Became(Role::Backup, Cause::Slept)]);
+    let mut router = started(settings());
+    hear(&mut router, 200, 9, at(100));
+    router.wake(at(440));
+    assert_eq!(router.poll_timeout(), Some(at(440) + interval(100).down(priority(100))));
+}
+
+#[test]
+fn a_router_whose_adverts_do_not_leave_yields_to_whoever_took_over() {
+    let (mut router, start) = active(settings());
+    let mut now = start;
+    while now < start + MS * 310 {
+        now = router.poll_timeout().unwrap();
+        router.handle_timeout(now);
+        router.unsent();
+    }
+    assert!(!outputs(&mut router).iter().any(|o| matches!(o, Output::Stalled(_))));
+    hear(&mut router, 50, 9, now);
+    assert_eq!(router.role(), Role::Backup);
+}
+
+#[test]
+fn the_hold_after_a_failed_bind_holds_whatever_speaks_for_the_role() {
+    let eager = Settings { preempt: Preempt::After(MS), health_band: true, ..settings() };
+    let (mut router, start) = active(eager);
+    router.step_back(Cause::BindFailed, true, MS * 10_000, start);
+    hear(&mut router, 20, 9, start + MS * 400);
+    router.take_over(Cause::TakeoverRequested, start + MS * 500);
+    router.preempt(start + MS * 600);
+    assert_eq!(router.role(), Role::Backup);
+    assert!(router.poll_timeout().unwrap() >= start + MS * 10_000);
+    assert!(router.preempt_due().unwrap() >= start + MS * 10_000);
 }
