@@ -7,6 +7,7 @@
     clippy::expect_used,
     clippy::panic,
     clippy::indexing_slicing,
+    clippy::print_stdout,
     reason = "a test fails by panicking"
 )]
 
@@ -21,13 +22,15 @@ mod support {
     }
 }
 
-use support::foreign::barevip::{BAREVIP, Barevip};
+use barevip::io::clock::now;
+use support::foreign::barevip::{BAREVIP, Barevip, router_status};
 use support::foreign::frr::{FRR, Frr};
 use support::foreign::keepalived::{KEEPALIVED, Keepalived};
 use support::foreign::program::{Program, Setting};
-use support::foreign::stage::Stage;
+use support::foreign::stage::{Stage, wait_until};
 
 const IPV4: &[&str] = &["192.0.2.50"];
+const MORE_IPV4: &[&str] = &["192.0.2.51", "192.0.2.50"];
 /// RFC 9568 §5.2.9 wants a link-local address first, and barevip lists this one of its own accord
 /// where its file has none; it binds it nowhere. keepalived wants exactly the list that it has.
 const IPV6: &[&str] = &["2001:db8::50"];
@@ -52,26 +55,10 @@ fn pair(higher: Party<'_>, lower: Party<'_>) {
     stage.served_by(high);
     stage.start(low);
     stage.served_by(high);
-    let since = barevip::io::clock::now();
     stage.stop(high);
     stage.served_by(low);
-    let n = barevip::io::clock::now();
-    let r = stage.record();
-    eprintln!(
-        "{high} -> {low}: lost {} longest {:?}",
-        r.lost(&(since..n), n),
-        r.longest_gap(&(since..n))
-    );
     stage.start(high);
     stage.served_by(high);
-    let since = n;
-    let n = barevip::io::clock::now();
-    let r = stage.record();
-    eprintln!(
-        "{low} -> {high}: lost {} longest {:?}",
-        r.lost(&(since..n), n),
-        r.longest_gap(&(since..n))
-    );
     stage.cut(high);
     stage.served_by(low);
     stage.mend(high);
@@ -101,30 +88,156 @@ fn barevip_above_keepalived_ipv6() {
 
 #[test]
 fn frr_above_barevip_ipv4() {
-    pair((Frr::boxed(true), IPV4), (Barevip::boxed("auto"), IPV4));
+    pair((Frr::boxed(), IPV4), (Barevip::boxed("auto"), IPV4));
 }
 
 #[test]
 fn barevip_above_frr_ipv4() {
-    pair((Barevip::boxed("auto"), IPV4), (Frr::boxed(true), IPV4));
-}
-
-#[test]
-fn frr_of_rfc9568_above_barevip() {
-    pair((Frr::boxed(false), IPV4), (Barevip::boxed("auto"), IPV4));
-}
-
-#[test]
-fn barevip_above_frr_of_rfc9568() {
-    pair((Barevip::boxed("auto"), IPV4), (Frr::boxed(false), IPV4));
+    pair((Barevip::boxed("auto"), IPV4), (Frr::boxed(), IPV4));
 }
 
 #[test]
 fn frr_above_barevip_ipv6() {
-    pair((Frr::boxed(true), IPV6), (Barevip::boxed("auto"), IPV6));
+    pair((Frr::boxed(), IPV6), (Barevip::boxed("auto"), IPV6));
 }
 
 #[test]
 fn barevip_above_frr_ipv6() {
-    pair((Barevip::boxed("auto"), IPV6), (Frr::boxed(true), IPV6));
+    pair((Barevip::boxed("auto"), IPV6), (Frr::boxed(), IPV6));
+}
+
+/// The forms of checksum that the operator insists on, where the peer has the same.
+#[test]
+fn a_fixed_form_of_checksum_is_what_its_peers_accept() {
+    for (checksum, peer) in
+        [("pseudo-header", Keepalived::boxed()), ("pseudo-header", Frr::boxed())]
+    {
+        let peer_name = peer.name();
+        let mut stage = Stage::new(vec![
+            (Barevip::boxed(checksum), Setting::new(HIGHER, IPV4)),
+            (peer, Setting::new(LOWER, IPV4)),
+        ]);
+        stage.start(BAREVIP);
+        stage.served_by(BAREVIP);
+        stage.start(peer_name);
+        stage.served_by(BAREVIP);
+        stage.stop(BAREVIP);
+        stage.served_by(peer_name);
+    }
+}
+
+#[test]
+fn three_makes_on_one_lan() {
+    let mut stage = Stage::new(vec![
+        (Frr::boxed(), Setting::new(200, IPV4)),
+        (Barevip::boxed("auto"), Setting::new(150, IPV4)),
+        (Keepalived::boxed(), Setting::new(100, IPV4)),
+    ]);
+    for name in [BAREVIP, KEEPALIVED, FRR] {
+        stage.start(name);
+    }
+    stage.served_by(FRR);
+    stage.cut(FRR);
+    stage.served_by(BAREVIP);
+    stage.kill(BAREVIP);
+    stage.served_by(KEEPALIVED);
+    stage.start(BAREVIP);
+    stage.served_by(BAREVIP);
+    stage.mend(FRR);
+    stage.served_by(FRR);
+    stage.stop(FRR);
+    stage.served_by(BAREVIP);
+}
+
+/// What an operator meets who moves the machines one by one, with no change of the priorities.
+#[test]
+fn a_planned_move_from_barevip_to_keepalived_loses_nothing() {
+    for list in [IPV4, IPV6_AND_LINK_LOCAL] {
+        let mut stage = Stage::new(vec![
+            (Barevip::boxed("auto"), Setting::new(HIGHER, list)),
+            (Keepalived::boxed(), Setting::new(LOWER, list)),
+        ]);
+        stage.start(BAREVIP);
+        stage.served_by(BAREVIP);
+        stage.start(KEEPALIVED);
+        stage.served_by(BAREVIP);
+        let since = now();
+        stage.stop(BAREVIP);
+        stage.served_by(KEEPALIVED);
+        assert_eq!(stage.lost(since), 0, "to keepalived");
+        let since = now();
+        stage.start(BAREVIP);
+        stage.served_by(BAREVIP);
+        assert_eq!(stage.lost(since), 0, "and back");
+    }
+}
+
+/// keepalived drops adverts that do not list exactly what it lists itself, so below barevip it
+/// takes the addresses too. barevip can only say so.
+#[test]
+fn keepalived_with_another_list_does_not_yield_and_barevip_says_so() {
+    for (ours, theirs) in [(IPV4, MORE_IPV4), (MORE_IPV4, IPV4)] {
+        let mut stage = Stage::new(vec![
+            (Barevip::boxed("auto"), Setting::new(HIGHER, ours)),
+            (Keepalived::boxed(), Setting::new(LOWER, theirs)),
+        ]);
+        stage.start(BAREVIP);
+        stage.served_by(BAREVIP);
+        stage.start(KEEPALIVED);
+        wait_until(
+            || {
+                let log = stage.log(KEEPALIVED);
+                let since = log.split("Entering MASTER STATE").nth(1).unwrap_or_default();
+                since.matches("unexpected ip number count").count() > 20
+            },
+            || format!("keepalived does not refuse:\n{}", stage.log(KEEPALIVED)),
+        );
+        assert_eq!(stage.log(KEEPALIVED).matches("Entering BACKUP STATE").count(), 1, "the first");
+        let router = router_status(stage.host(BAREVIP), stage.directory(BAREVIP));
+        assert_eq!(router["role"], "active");
+        let problems = router["problems"].to_string();
+        assert!(problems.contains("192.0.2.50 was announced by"), "{router:#}");
+    }
+}
+
+/// barevip takes any list that has an address in common with its own for the same router.
+#[test]
+fn barevip_yields_to_keepalived_with_another_list() {
+    for (ours, theirs) in [(IPV4, MORE_IPV4), (MORE_IPV4, IPV4)] {
+        let mut stage = Stage::new(vec![
+            (Keepalived::boxed(), Setting::new(HIGHER, theirs)),
+            (Barevip::boxed("auto"), Setting::new(LOWER, ours)),
+        ]);
+        stage.start(BAREVIP);
+        stage.start(KEEPALIVED);
+        stage.served_by(KEEPALIVED);
+    }
+}
+
+/// `v3_checksum_as_v2`, which keepalived has since version 2.2.8.
+#[test]
+fn keepalived_with_the_checksum_of_rfc9568() {
+    if !Keepalived::knows_checksum_as_v2() {
+        println!("the installed keepalived has no v3_checksum_as_v2: it is older than 2.2.8");
+        return;
+    }
+    let keepalived = || -> Box<dyn Program> { Box::new(Keepalived { checksum_as_v2: true }) };
+    for checksum in ["auto", "rfc9568"] {
+        pair((keepalived(), IPV4), (Barevip::boxed(checksum), IPV4));
+        pair((Barevip::boxed(checksum), IPV4), (keepalived(), IPV4));
+    }
+}
+
+/// `no checksum-with-ipv4-pseudoheader`, which FRR has since version 8.5.
+#[test]
+fn frr_with_the_checksum_of_rfc9568() {
+    if !Frr::knows_rfc9568_checksum() {
+        println!("the installed FRR sums with the pseudo-header alone: it is older than 8.5");
+        return;
+    }
+    let frr = || -> Box<dyn Program> { Box::new(Frr { pseudo_header: false }) };
+    for checksum in ["auto", "rfc9568"] {
+        pair((frr(), IPV4), (Barevip::boxed(checksum), IPV4));
+        pair((Barevip::boxed(checksum), IPV4), (frr(), IPV4));
+    }
 }

@@ -39,6 +39,10 @@ mod support {
 }
 
 mod scenarios {
+    mod addresses;
     mod election;
+    mod failures;
+    mod handover;
+    mod preemption;
     mod random;
 }

@@ -38,6 +38,7 @@ fn router(name: &str, vrid: u8, vips: &[&str], role: Role) -> RouterStatus {
         since: ago(0),
         priority: Some(Priority::DEFAULT),
         interval: Interval::DEFAULT,
+        checksum: None,
         active: None,
         addresses,
         last_failover: None,
@@ -93,6 +94,7 @@ fn node() -> NodeStatus {
             ..Counters::default()
         },
         draining: false,
+        lifetime: Duration::from_secs(2),
     }
 }
 

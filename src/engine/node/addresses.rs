@@ -112,9 +112,10 @@ impl Refresh {
         Duration::from_secs((self.period * 4).as_millis().div_ceil(1000).try_into().unwrap_or(2))
     }
 
-    /// A round is over: the next one starts while three quarters of the lifetime that this one
-    /// gave are left, whatever the lifetime that it will give itself. One round may have met a
-    /// stall or a busy kernel, so it takes two to slow down, and no round more than doubles.
+    /// A round is over. Lifetimes given in it are four of its periods, and those given just
+    /// before, too late to be part of it, no less than two: all of them live through the next
+    /// one. One round may have met a stall or a busy kernel, so it takes two to slow down, and
+    /// the period doubles at most.
     fn finish(&mut self, started: Instant, now: Instant) {
         let took = now.since(started);
         let cost = took.min(std::mem::replace(&mut self.took, took));
@@ -226,9 +227,12 @@ impl Addresses {
 
     /// Emits the commands that bring what is seen closer to what is wanted.
     pub(super) fn reconcile(&mut self, now: Instant, commands: &mut VecDeque<Command>) {
+        self.begin_round(now);
         let due = self.waiting.extract_if(.., |_, at| *at <= now).map(|(key, _)| key);
         self.dirty.extend(due);
-        for key in std::mem::take(&mut self.dirty) {
+        while self.has_room()
+            && let Some(key) = self.dirty.pop_first()
+        {
             if self.busy.contains(&key) {
                 continue;
             }
@@ -240,8 +244,6 @@ impl Addresses {
             let not_before = self.not_before(key);
             if not_before > now {
                 self.waiting.insert(key, not_before);
-            } else if self.pending.len() >= WINDOW {
-                self.dirty.insert(key);
             } else {
                 self.busy.insert(key);
                 self.prepare(key, change, now);
@@ -313,21 +315,35 @@ impl Addresses {
         }
     }
 
-    /// Starts a round when it is due, and goes on with the one under way.
-    fn refresh(&mut self, now: Instant, commands: &mut VecDeque<Command>) {
+    /// Whether an addition or removal may go. Each has half of the window where they meet with a
+    /// round of refreshes: thousands of additions take longer than the first of them live, and
+    /// an urgent one can't wait for thousands of refreshes.
+    fn has_room(&self) -> bool {
+        let changes = self.pending.len().saturating_sub(self.refresh.under_way);
+        self.pending.len() < WINDOW && (self.refresh.round.is_none() || changes < WINDOW / 2)
+    }
+
+    /// Begins a round of refreshes when it is due.
+    fn begin_round(&mut self, now: Instant) {
         if self.refresh.round.is_none() && self.refresh.next_round.is_some_and(|at| at <= now) {
             self.refresh.next_round = None;
             if !self.bound.is_empty() {
                 self.refresh.round = Some((now, self.bound.iter().copied().collect()));
             }
         }
+    }
+
+    /// Goes on with the round under way.
+    fn refresh(&mut self, now: Instant, commands: &mut VecDeque<Command>) {
         let Some((started, mut queue)) = self.refresh.round.take() else {
             return;
         };
         while self.pending.len() < WINDOW
+            && self.refresh.under_way < WINDOW / 2
             && let Some(key) = queue.pop_front()
         {
-            let Some(want) = self.wanted.get(&key).filter(|_| self.bound.contains(&key)) else {
+            let is_bound = self.bound.contains(&key);
+            let Some(want) = self.wanted.get(&key).filter(|want| want.bind && is_bound) else {
                 continue;
             };
             let change = AddressChange::Refresh {
@@ -387,6 +403,12 @@ impl Addresses {
         self.wanted.get(&key).is_some_and(|want| want.bind)
     }
 
+    /// Whether a wanted address is on its way to be there.
+    pub(super) fn is_adding(&self, key: Key) -> bool {
+        let adds = |change: &AddressChange| matches!(change, AddressChange::Add { .. });
+        self.busy.contains(&key) && self.pending.values().any(|p| p.key == key && adds(&p.change))
+    }
+
     /// Whether an address of ours is there, wanted or not.
     pub(super) fn is_ours(&self, key: Key) -> bool {
         self.seen.get(&key).is_some_and(|seen| seen.ours)
@@ -410,4 +432,77 @@ impl Addresses {
 
 fn vip_of(address: IpAddr, prefix_len: u8) -> Option<Vip> {
     ipnet::IpNet::new(address, prefix_len).ok()?.try_into().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use super::super::links::LinkId;
+    use super::*;
+
+    /// What a slow kernel takes for one change.
+    const ADDITION: Duration = Duration::from_micros(700);
+    const REFRESH: Duration = Duration::from_micros(45);
+
+    /// Carries changes out one after another, and forgets addresses that are not refreshed.
+    #[derive(Default)]
+    struct Kernel {
+        now: Instant,
+        expiry: BTreeMap<Key, Instant>,
+    }
+
+    impl Kernel {
+        fn carry_out(&mut self, key: Key, change: AddressChange) -> Result<(), Failure> {
+            let alive = self.expiry.get(&key).is_some_and(|at| *at > self.now);
+            match change {
+                AddressChange::Add { lifetime, .. } => {
+                    assert!(!alive, "{} was added twice", key.1);
+                    self.now = self.now + ADDITION;
+                    self.expiry.insert(key, self.now + lifetime);
+                }
+                AddressChange::Refresh { lifetime, not_after } => {
+                    assert!(alive, "{} had expired at {}", key.1, self.now);
+                    self.now = self.now + REFRESH;
+                    if self.now > not_after {
+                        return Err(Failure::TooLate);
+                    }
+                    self.expiry.insert(key, self.now + lifetime);
+                }
+                AddressChange::Remove => panic!("nothing is to be removed"),
+            }
+            Ok(())
+        }
+    }
+
+    /// Adding all takes longer than the first of them live at first, and a round so long that the
+    /// period must grow beyond that life.
+    #[test]
+    fn none_of_four_thousand_addresses_expires_while_the_period_grows() {
+        let first = u32::from(Ipv4Addr::new(10, 0, 0, 0));
+        let wanted: BTreeMap<Key, Wanted> = (first..first + 4000)
+            .map(|address| {
+                let address = IpAddr::V4(address.into());
+                let vip = vip_of(address, 32).unwrap();
+                let patience = Duration::from_secs(1);
+                ((LinkId(2), address), Wanted { vip, bind: true, patience })
+            })
+            .collect();
+        let count = wanted.len();
+        let mut addresses = Addresses::new(Instance(1));
+        addresses.want(wanted);
+        let mut kernel = Kernel::default();
+        let mut commands = VecDeque::new();
+        while kernel.now < Instant::ZERO + Duration::from_secs(20) {
+            addresses.reconcile(kernel.now, &mut commands);
+            if let Some(Command::Address { id, link, vip, change }) = commands.pop_front() {
+                let result = kernel.carry_out((link, vip.address()), change);
+                addresses.done(id, &result, kernel.now);
+            } else {
+                kernel.now = kernel.now.max(addresses.poll_timeout().unwrap());
+            }
+        }
+        assert_eq!(addresses.bound.len(), count);
+        assert!(addresses.lifetime() > Duration::from_secs(4), "{:?}", addresses.lifetime());
+    }
 }

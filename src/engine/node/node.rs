@@ -25,7 +25,7 @@ use crate::engine::time::Instant;
 use crate::engine::vrrp::frames::MacAddress;
 use crate::engine::vrrp::packet::Advert;
 use crate::engine::vrrp::role::Role;
-use crate::model::{Family, VirtualRouter};
+use crate::model::{Family, VirtualRouter, Vrid};
 
 /// Who this machine is.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -67,6 +67,8 @@ pub struct Node {
     members: Vec<Member>,
     /// Which members list an address.
     by_address: BTreeMap<IpAddr, Vec<usize>>,
+    /// What each router on each link last listed, ours or not: a plan may give us its addresses.
+    listings: BTreeMap<(LinkId, Vrid, IpAddr), (Advert, Instant)>,
     /// The earliest time of the next delayed preemption: one router a second.
     next_preemption: Instant,
     /// The latest time that any input had.
@@ -79,6 +81,8 @@ pub struct Node {
 
 /// Between two delayed preemptions on one node.
 const PREEMPTION_PAUSE: Duration = Duration::from_secs(1);
+/// Routers whose lists are kept; more of them at a time are no LAN but an attack.
+const LISTINGS: usize = 1024;
 
 impl Node {
     /// A node with an empty plan that sees no links. `seed` spreads what is jittered.
@@ -88,6 +92,7 @@ impl Node {
             machine: Machine::new(identity, seed),
             members: Vec::new(),
             by_address: BTreeMap::new(),
+            listings: BTreeMap::new(),
             next_preemption: Instant::ZERO,
             latest: Instant::ZERO,
             plan_seen: false,
@@ -119,6 +124,13 @@ impl Node {
         self.machine.dirty = true;
         self.index();
         self.review_all(now);
+        let listings = std::mem::take(&mut self.listings);
+        for (&(link, _, source), (advert, at)) in &listings {
+            if *at + silence_of(advert) > now {
+                self.hear_elsewhere(link, advert, source, *at);
+            }
+        }
+        self.listings = listings;
     }
 
     /// The machine's links, whole: after every dump or change.
@@ -177,6 +189,23 @@ impl Node {
         }
         self.machine.counters.foreign_vrid += u64::from(!is_known);
         self.hear_elsewhere(link, &advert, source, received_at);
+        self.keep_listing(link, advert, source, received_at);
+    }
+
+    fn keep_listing(&mut self, link: LinkId, advert: Advert, source: IpAddr, at: Instant) {
+        let key = (link, advert.vrid, source);
+        if advert.priority.is_none() {
+            self.listings.remove(&key);
+        } else if let Some(known) = self.listings.get_mut(&key) {
+            *known = (advert, at);
+        } else {
+            if self.listings.len() >= LISTINGS {
+                self.listings.retain(|_, (old, heard)| *heard + silence_of(old) > at);
+            }
+            if self.listings.len() < LISTINGS {
+                self.listings.insert(key, (advert, at));
+            }
+        }
     }
 
     /// Addresses of ours in an advert of another VRID are not bound until it is silent for a
@@ -198,7 +227,7 @@ impl Node {
                     }
                     continue;
                 }
-                let until = at + advert.interval.duration() * 4;
+                let until = at + silence_of(advert);
                 let before = self.machine.elsewhere.get(&key).copied();
                 // Of several claimants the lowest counts.
                 if before.is_some_and(|other| other.vrid < advert.vrid && other.until > at) {
@@ -475,6 +504,11 @@ impl Node {
             }
         }
     }
+}
+
+/// After this long without an advert its addresses are free: any down interval has passed.
+fn silence_of(advert: &Advert) -> Duration {
+    advert.interval.duration() * 4
 }
 
 /// Whether two snapshots differ in nothing but addresses of barevip.

@@ -11,10 +11,10 @@ use std::time::Duration;
 
 use barevip::engine::time::Instant;
 use barevip::io::clock::now;
-use barevip::io::lab::lan::{Host, Lan};
+use barevip::io::lab::lan::{Host, LINK, Lan};
 use barevip::io::lab::probe::{Probe, Responder};
 use barevip::io::lab::process::Process;
-use barevip::io::lab::record::{Outcome, Record};
+use barevip::io::lab::record::{Outcome, Question};
 use nix::sys::signal::Signal;
 
 use super::program::{Program, Running, Setting};
@@ -32,6 +32,9 @@ const STABLE_ADVERTS: usize = 8;
 
 /// So many answers in a row, all from one machine.
 const STABLE_ANSWERS: usize = 50;
+
+/// The answers to so many of the last questions may be on their way.
+const ON_THEIR_WAY: usize = 4;
 
 /// A question every so often.
 const PROBE_PERIOD: Duration = Duration::from_millis(5);
@@ -66,9 +69,11 @@ impl Stage {
         let names: Vec<_> = cast.iter().map(|(program, _)| program.name()).collect();
         let asked = *cast[0].1.addresses.last().unwrap();
         let lan = Lan::new(&names).unwrap();
+        let client = lan.client();
+        client.namespace().run(notice_soon_who_is_gone).unwrap();
         let responders = lan.nodes().iter().map(|node| Responder::start(node).unwrap()).collect();
-        let probe = Probe::start(lan.client(), asked, PROBE_PERIOD).unwrap();
-        let witness = Witness::start(lan.client());
+        let probe = Probe::start(client, asked, PROBE_PERIOD).unwrap();
+        let witness = Witness::start(client);
         let machines = cast
             .into_iter()
             .zip(lan.nodes())
@@ -106,6 +111,12 @@ impl Stage {
         );
     }
 
+    /// Kills the program of a machine, which leaves its addresses to the kernel.
+    pub(crate) fn kill(&mut self, name: &str) {
+        let index = self.index(name);
+        self.machines[index].running.take().expect("it runs");
+    }
+
     /// Breaks the path to a machine somewhere in the network.
     pub(crate) fn cut(&self, name: &str) {
         self.lan.cut(self.host(name)).unwrap();
@@ -126,32 +137,15 @@ impl Stage {
         );
     }
 
-    /// Waits until these machines all advertise: the clash that a wrong configuration makes.
-    pub(crate) fn contested_by(&self, names: &[&str]) {
-        let since = now();
-        let loud = |name: &&str| {
-            let from_it = |(source, priority): &(IpAddr, u8)| {
-                *priority > 0 && self.name_of(*source) == Some(name)
-            };
-            self.witness.since(since).iter().filter(|advert| from_it(advert)).count()
-                >= STABLE_ADVERTS
-        };
+    /// How many questions that the client asked since then were never answered.
+    pub(crate) fn lost(&self, since: Instant) -> usize {
+        let asked = since..now();
+        let is_open = |question: &Question| question.outcome(now()) == Outcome::Open;
         wait_until(
-            || names.iter().all(loud),
-            || format!("{names:?} do not all advertise\n{}", self.describe(since)),
+            || !self.probe.look(|record| record.questions(&asked).iter().any(is_open)),
+            || "a question is open for ever".to_owned(),
         );
-    }
-
-    /// Makes the client forget who has which address.
-    pub(crate) fn forget_neighbours(&self) {
-        let mut command = std::process::Command::new("ip");
-        command.args(["neighbour", "flush", "all"]);
-        self.lan.client().namespace().output(command).unwrap();
-    }
-
-    /// Everything that the client has seen so far.
-    pub(crate) fn record(&self) -> Record {
-        self.probe.record()
+        self.probe.look(|record| record.lost(&asked, now()))
     }
 
     /// The machine of this name.
@@ -164,9 +158,10 @@ impl Stage {
         &self.machines[self.index(name)].directory
     }
 
-    /// The client.
-    pub(crate) fn client(&self) -> &Host {
-        self.lan.client()
+    /// What the program of a machine has logged.
+    pub(crate) fn log(&self, name: &str) -> String {
+        let running = &self.machines[self.index(name)].running;
+        running.as_ref().map_or("(not running)".to_owned(), |running| running.log.text())
     }
 
     fn index(&self, name: &str) -> usize {
@@ -192,8 +187,7 @@ impl Stage {
                 .questions(&(since..now))
                 .iter()
                 .rev()
-                // The last ones are still on their way.
-                .skip_while(|question| question.outcome(now) == Outcome::Open)
+                .skip(ON_THEIR_WAY)
                 .take(STABLE_ANSWERS)
                 .map(|question| question.outcome(now))
                 .collect();
@@ -241,10 +235,7 @@ impl Stage {
             .iter()
             .map(|machine| {
                 let name = machine.program.name();
-                let log = machine
-                    .running
-                    .as_ref()
-                    .map_or("(not running)".to_owned(), |running| running.log.text());
+                let log = self.log(name);
                 let tail: Vec<_> = log.lines().rev().take(25).collect();
                 let tail: Vec<_> = tail.into_iter().rev().collect();
                 format!("--- {name}\n{}\n", tail.join("\n"))
@@ -261,6 +252,21 @@ impl Drop for Stage {
     fn drop(&mut self) {
         fs::remove_dir_all(&self.directory).ok();
     }
+}
+
+/// A neighbour of a client that keeps silent is asked for anew after some two seconds, not after
+/// most of a minute: FRR does not announce its addresses to those who believe another one.
+fn notice_soon_who_is_gone() -> anyhow::Result<()> {
+    for family in ["ipv4", "ipv6"] {
+        for (key, value) in [
+            ("base_reachable_time_ms", "1000"),
+            ("delay_first_probe_time", "1"),
+            ("retrans_time_ms", "100"),
+        ] {
+            fs::write(format!("/proc/sys/net/{family}/neigh/{LINK}/{key}"), value)?;
+        }
+    }
+    Ok(())
 }
 
 /// Waits for a condition; where it does not come true, the test fails with what is said of it.

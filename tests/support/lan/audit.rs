@@ -1,7 +1,7 @@
 //! The invariants of a LAN at rest: once nothing has disturbed it for long enough, each router has
 //! exactly one Active machine, the right one, and the kernels hold what the roles want.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use barevip::engine::node::event::Problem;
@@ -121,23 +121,40 @@ impl Lan {
         }
     }
 
-    /// Wanted = seen, on every machine.
+    /// Wanted = seen, on every machine. Where plans differ, several may want an address: one of
+    /// them has it.
     fn audit_addresses(&mut self) {
+        let mut wanted: BTreeMap<IpAddr, Vec<usize>> = BTreeMap::new();
         for host in 0..self.hosts.len() {
-            let machine = &self.hosts[host];
-            if machine.is_stalled() {
-                continue;
+            for (part, plan) in self.judge.parts[host].iter().zip(self.known[host].iter()) {
+                if part.role == Role::Active {
+                    for address in plan.served() {
+                        wanted.entry(address).or_default().push(host);
+                    }
+                }
             }
-            let bound: BTreeSet<IpAddr> = machine.kernel.ours().collect();
-            let wanted: BTreeSet<IpAddr> = self.judge.parts[host]
-                .iter()
-                .zip(self.known[host].iter())
-                .filter(|(part, _)| part.role == Role::Active)
-                .flat_map(|(_, plan)| plan.served())
-                .filter(|a| machine.kernel.held(*a).is_none_or(|held| held.mark.is_some()))
-                .collect();
-            if bound != wanted {
-                self.fail(host, || format!("at rest it holds {bound:?}, and not {wanted:?}"));
+        }
+        let mut holders: BTreeMap<IpAddr, Vec<usize>> = BTreeMap::new();
+        for (host, machine) in self.hosts.iter().enumerate() {
+            for address in machine.kernel.ours() {
+                holders.entry(address).or_default().push(host);
+            }
+        }
+        for address in wanted.keys().chain(holders.keys()).copied().collect::<BTreeSet<_>>() {
+            let by = wanted.get(&address).map_or(&[][..], Vec::as_slice);
+            let at = holders.get(&address).map_or(&[][..], Vec::as_slice);
+            let is_foreign = |host: &usize| {
+                self.hosts[*host].kernel.held(address).is_some_and(|held| held.mark.is_none())
+            };
+            let is_right = match (by, at) {
+                (_, []) => by.iter().all(is_foreign),
+                (_, [holder]) => by.contains(holder),
+                _ => false,
+            };
+            if !is_right {
+                let who = at.first().or(by.first()).copied().unwrap_or(NOBODY);
+                let text = format!("at rest {address} is at {at:?}, and wanted at {by:?}");
+                return self.fail(who, || text);
             }
         }
     }

@@ -1,16 +1,5 @@
 //! The engine on its thread, joined with the real kernel: two machines and a cable.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    reason = "a test fails by panicking"
-)]
-
-#[path = "support/host.rs"]
-mod host;
-
 use std::future::Future;
 use std::time::Duration;
 
@@ -25,7 +14,7 @@ use barevip::model::{
     Preempt, Priority, Transport, Version, VirtualRouter, Vrid,
 };
 
-use host::{Host, PATIENCE, deadline};
+use crate::support::host::{Host, PATIENCE, deadline};
 
 const VIPS: [&str; 2] = ["192.0.2.50", "2001:db8::50"];
 

@@ -1,17 +1,6 @@
 //! Adverts and announcements over real packet and raw sockets, from one network namespace to
 //! another.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    reason = "a test fails by panicking"
-)]
-
-#[path = "support/host.rs"]
-mod host;
-
 use std::io::Read as _;
 use std::net::IpAddr;
 use std::process::Command;
@@ -28,7 +17,7 @@ use nix::poll::{PollFd, PollFlags, ppoll};
 use nix::sys::time::TimeSpec;
 use socket2::{Domain, Protocol, Socket, Type};
 
-use host::{Host, PATIENCE, deadline, output};
+use crate::support::host::{Host, PATIENCE, deadline, output};
 
 const GROUP_V4: &str = "224.0.0.18";
 const GROUP_V6: &str = "ff02::12";
