@@ -214,8 +214,7 @@ fn priority_0_is_final_for_its_sender_on_both_paths() {
 
 #[test]
 fn who_drains_and_comes_back_at_once_waits_until_others_listen_again() {
-    let setup = Setup::default();
-    let mut scene = Scene::at_rest(setup.clone());
+    let mut scene = Scene::at_rest(Setup::default());
     scene.forget_outages();
     scene.begin(5, Kind::Drain { host: 0 });
     scene.run(5_000);
