@@ -56,7 +56,7 @@ fn line(fault: Fault, name: &str, step: u8, floor: Floor, trials: usize) -> anyh
 
 fn share(mut field: Field, fault: Fault, trials: usize) -> anyhow::Result<Figures> {
     let everybody = field.everybody();
-    let mut hits = 0;
+    let mut counts = Vec::with_capacity(trials);
     for _ in 0..trials {
         let victim = field.settle(&everybody)?;
         match fault {
@@ -68,7 +68,7 @@ fn share(mut field: Field, fault: Fault, trials: usize) -> anyhow::Result<Figure
                 field.cut_after_an_advert(victim)?;
             }
         }
-        hits += usize::from(actives(&mut field, victim)?.len() > 1);
+        counts.push(actives(&mut field, victim)?.len());
         match fault {
             Fault::Stop => {
                 field.daemon(victim)?.wait_until_ended()?;
@@ -80,6 +80,8 @@ fn share(mut field: Field, fault: Fault, trials: usize) -> anyhow::Result<Figure
         }
     }
     field.end()?;
+    progress(&format!("so many became Active: {counts:?}"));
+    let hits = counts.iter().filter(|count| **count > 1).count();
     Ok(Figures::Share { hits, of: trials })
 }
 
