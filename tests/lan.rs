@@ -13,6 +13,7 @@
     clippy::indexing_slicing,
     clippy::print_stderr,
     clippy::cast_possible_truncation,
+    clippy::wildcard_enum_match_arm,
     reason = "a test fails by panicking"
 )]
 

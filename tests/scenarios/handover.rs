@@ -57,7 +57,8 @@ fn v3_the_order_of_a_handover() {
     let releases = first(0, &|what| matches!(what, What::Unbound(a, _) if *a == vip));
     let order = [leaves, advertises, binds, announces, hears, releases];
     assert!(order.is_sorted(), "{order:?}");
-    assert!(releases - announces < MS, "it waits although the address was announced");
+    let grace = releases - announces;
+    assert!((10 * MS..11 * MS).contains(&grace), "it waits for {grace} ns after the announcement");
     // Priority 0 once more, and then the new one announces again.
     let zeros: Vec<Nanos> =
         scene.adverts(now, 0).iter().filter(|(_, p)| *p == 0).map(|(at, _)| *at).collect();
@@ -213,8 +214,7 @@ fn priority_0_is_final_for_its_sender_on_both_paths() {
 
 #[test]
 fn who_drains_and_comes_back_at_once_waits_until_others_listen_again() {
-    let setup = Setup::default();
-    let mut scene = Scene::at_rest(setup.clone());
+    let mut scene = Scene::at_rest(Setup::default());
     scene.forget_outages();
     scene.begin(5, Kind::Drain { host: 0 });
     scene.run(5_000);
@@ -239,7 +239,8 @@ fn each_address_waits_for_its_own_announcement() {
             |what: &What| matches!(what, What::Asked(a, AddressChange::Remove) if *a == vip);
         let released = scene.times(now, 0, is_it)[0];
         let announced = scene.announcements(now, 1, vip)[0];
-        assert!(released >= announced && released - announced <= MS, "{released} {announced}");
+        let grace = released - announced;
+        assert!((10 * MS..=11 * MS).contains(&grace), "{vip} waits for {grace} ns");
     }
     loses_nothing(&scene, "a slow handover");
 }

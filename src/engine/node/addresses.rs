@@ -250,6 +250,8 @@ impl Addresses {
                 self.issue(key, vip, change, commands);
             }
         }
+        // A leftover that was adopted asks for one at once.
+        self.begin_round(now);
         self.refresh(now, commands);
     }
 

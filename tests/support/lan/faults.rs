@@ -220,8 +220,8 @@ impl Lan {
             Kind::Renumber { host } => {
                 let own = self.hosts[host].addresses;
                 self.hosts[host].kernel.addresses.retain(|held| !own.contains(&held.address));
+                // Less than an interval is waited out, and no fault then.
                 self.judge.trouble(host, self.now);
-                self.judge.own_fault(host, self.now);
                 self.links_changed(host);
             }
             Kind::DeleteVips { host } => {

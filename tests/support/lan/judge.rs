@@ -395,6 +395,9 @@ impl Lan {
     fn role_changed(&mut self, host: usize, router: usize, role: Role) {
         let now = self.now;
         self.log(host, || What::Role { router, role });
+        if [self.judge.parts[host][router].role, role].contains(&Role::Initialize) {
+            self.judge.own_fault(host, now);
+        }
         let part = &mut self.judge.parts[host][router];
         match (part.role, role) {
             (Role::Active, _) => {

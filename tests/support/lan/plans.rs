@@ -120,7 +120,7 @@ impl Setup {
             version: Version { uid: "u".to_owned(), generation: 1 },
             vrid: Vrid::try_from(self.vrid + index as u8).unwrap(),
             family: self.family,
-            link: if index % 2 == 0 {
+            link: if index.is_multiple_of(2) {
                 LinkSelector::Subnet
             } else {
                 LinkSelector::Name("eth0".to_owned())

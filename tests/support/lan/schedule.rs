@@ -23,8 +23,6 @@ pub(crate) struct Schedule {
     /// Only what is asked for, one after another: clients lose nothing.
     pub(crate) gentle: bool,
     pub(crate) faults: Vec<Fault>,
-    /// When the last fault is over; from then on the LAN is left alone.
-    pub(crate) calm_at: Nanos,
     pub(crate) ends_at: Nanos,
 }
 
@@ -39,9 +37,8 @@ impl Schedule {
     /// 2–9 machines, 30 s.
     pub(crate) fn small(seed: u64) -> Self {
         let mut random = Random::new(seed);
-        let machines = random.between(2, 9) as usize;
-        let setup = Setup {
-            machines,
+        let mut setup = Setup {
+            machines: random.between(2, 9) as usize,
             routers: random.pick(&[1, 1, 1, 1, 2, 3]),
             vips: random.pick(&[1, 1, 2, 2, 3, 6]),
             family: random.pick(&[Family::Ipv4, Family::Ipv4, Family::Ipv6]),
@@ -57,6 +54,11 @@ impl Schedule {
             vrid: 10,
         };
         let gentle = random.permille(200);
+        if gentle && matches!(setup.preempt, Preempt::After(_)) {
+            // Of several that wait for the same moment two may move at once, and then the one
+            // that stays may be the last to announce only a second later.
+            setup.machines = 2;
+        }
         let faults = if gentle {
             gentle_faults(&setup, &mut random)
         } else {
@@ -110,7 +112,6 @@ impl Schedule {
             delays: ROUGH,
             gentle,
             faults,
-            calm_at,
             ends_at: calm_at + 9 * SECOND,
         }
     }
@@ -155,7 +156,8 @@ impl Schedule {
     pub(crate) fn trace(&self) -> Vec<Happened> {
         let mut lan = self.lan();
         lan.log = Some(Vec::new());
-        let _ = self.play(&mut lan);
+        // How it ends is known: it is how it goes that is asked for.
+        self.play(&mut lan).err();
         lan.log.unwrap_or_default()
     }
 
@@ -233,7 +235,7 @@ fn rough_kind(setup: &Setup, random: &mut Random) -> Kind {
     let host = random.index(setup.machines);
     let other = (host + 1 + random.index(setup.machines - 1)) % setup.machines;
     let router = random.index(setup.routers);
-    let kind = match random.below(if setup.cluster { 35 } else { 28 }) {
+    match random.below(if setup.cluster { 35 } else { 28 }) {
         0 | 1 => Kind::Crash { host },
         2 => Kind::Stop { host },
         3 => Kind::StopKilled { host },
@@ -271,8 +273,7 @@ fn rough_kind(setup: &Setup, random: &mut Random) -> Kind {
         32 => Kind::MoveVip { from: router, to: random.index(setup.routers) },
         33 => Kind::NoMulticast,
         _ => Kind::NoUnicast,
-    };
-    kind
+    }
 }
 
 /// What is asked for, one after another, on a LAN where nothing else happens.
