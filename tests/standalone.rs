@@ -196,9 +196,9 @@ fn what_a_killed_daemon_leaves_is_cleaned_up_once() {
     assert_eq!(spared.status.code(), Some(0));
     assert!(text(&spared.stdout).contains("left alone"), "{spared:?}");
 
+    // At once, although the killed process is not quite gone, by another way to write the path,
+    // and although the file is gone.
     daemon.signal(Signal::SIGKILL).unwrap();
-    daemon.wait().unwrap();
-    // By another way to write the path, and although the file is gone.
     fs::remove_file(machine.path("web.toml")).unwrap();
     let path = machine.path("../").join(machine.directory.file_name().unwrap()).join("web.toml");
     let arguments = ["cleanup", "--config", path.to_str().unwrap()];
@@ -211,6 +211,7 @@ fn what_a_killed_daemon_leaves_is_cleaned_up_once() {
     let nothing = machine.run(&arguments);
     assert_eq!(nothing.status.code(), Some(0));
     assert_eq!(text(&nothing.stdout), "nothing was left behind\n");
+    daemon.wait().unwrap();
 }
 
 #[test]

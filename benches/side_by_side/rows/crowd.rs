@@ -28,8 +28,8 @@ enum Fault {
 pub(crate) fn measure(options: &Options) -> anyhow::Result<Vec<Line>> {
     let mut lines = Vec::new();
     for fault in [Fault::Stop, Fault::Cut] {
-        lines.push(line(fault, "adjacent", 1, Floor::Open, options.trials(15, 4))?);
-        lines.push(line(fault, "spaced", 24, Floor::AtMost(0.0), options.trials(50, 8))?);
+        lines.push(line(fault, "adjacent", 1, Floor::Open, options.trials(15, 2))?);
+        lines.push(line(fault, "spaced", 24, Floor::AtMost(0.0), options.trials(50, 4))?);
     }
     Ok(lines)
 }

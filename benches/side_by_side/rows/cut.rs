@@ -19,7 +19,7 @@ const PRIORITIES: [u8; 2] = [254, 253];
 
 pub(crate) fn measure(options: &Options) -> anyhow::Result<Vec<Line>> {
     // The interval in milliseconds, and trials in a full and in a quick run.
-    [(1000, 7, 2), (100, 25, 5), (10, 50, 10)]
+    [(1000, 7, 1), (100, 25, 4), (10, 50, 6)]
         .map(|(interval, full, quick)| {
             let interval = Duration::from_millis(interval);
             line(interval, options.trials(full, quick))

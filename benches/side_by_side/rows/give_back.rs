@@ -20,7 +20,7 @@ const INTERVAL: Duration = Duration::from_millis(100);
 const PATIENCE: Duration = Duration::from_secs(20);
 
 pub(crate) fn measure(options: &Options) -> anyhow::Result<Vec<Line>> {
-    let trials = options.trials(10, 2);
+    let trials = options.trials(10, 1);
     let [keepalived, barevip] = Contender::BOTH.map(|contender| {
         progress(&format!("give-back: {contender}"));
         let setting = Setting::new(INTERVAL, &[150, 100]).preempt(Preempt::AfterASecond);

@@ -89,8 +89,6 @@ fn time(contender: Contender, fate: Fate) -> anyhow::Result<Option<Duration>> {
     let struck = clock::now();
     daemon.strike(if fate == Fate::Stopped { Signal::SIGSTOP } else { Signal::SIGKILL })?;
     if fate == Fate::KilledAndCleanedUp {
-        // As whoever supervises it does: when it has ended.
-        daemon.wait_until_ended()?;
         let mut cleanup = barevip::cleanup(&configuration);
         cleanup.stdin(Stdio::null());
         field.host(victim)?.namespace().output(cleanup)?;

@@ -17,7 +17,7 @@ use crate::report::line::{Floor, Line};
 const INTERVAL: Duration = Duration::from_millis(100);
 
 pub(crate) fn measure(options: &Options) -> anyhow::Result<Vec<Line>> {
-    let observed = Duration::from_secs(if options.quick { 5 } else { 20 });
+    let observed = Duration::from_secs(if options.quick { 4 } else { 20 });
     let routers: Vec<_> = ipv4_addresses(255).map(|address| vec![address]).collect();
     let setting = Setting::new(INTERVAL, &[254, 253]).routers(routers);
     let [keepalived, barevip] = Contender::BOTH.map(|contender| {

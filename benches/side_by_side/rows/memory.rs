@@ -16,7 +16,7 @@ const INTERVAL: Duration = Duration::from_millis(100);
 const FLOOR: f64 = 8.0;
 
 pub(crate) fn measure(options: &Options) -> anyhow::Result<Vec<Line>> {
-    let steady = Duration::from_secs(if options.quick { 5 } else { 30 });
+    let steady = Duration::from_secs(if options.quick { 3 } else { 30 });
     let [keepalived, barevip] = Contender::BOTH.map(|contender| {
         progress(&format!("memory: {contender}"));
         sizes(Field::start(contender, Setting::new(INTERVAL, &[254, 253]))?, steady)

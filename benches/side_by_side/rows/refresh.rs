@@ -22,7 +22,7 @@ const BETWEEN_ROUNDS: Duration = Duration::from_millis(200);
 const PATIENCE: Duration = Duration::from_secs(60);
 
 pub(crate) fn measure(options: &Options) -> anyhow::Result<Vec<Line>> {
-    let trials = options.trials(10, 3);
+    let trials = options.trials(10, 2);
     // No router lists more than 255 or 88 addresses.
     let ipv4: Vec<IpAddr> = ipv4_addresses(4000).collect();
     let ipv6: Vec<IpAddr> = ipv6_addresses(500).collect();

@@ -15,7 +15,7 @@ use crate::report::line::{Floor, Line};
 pub(crate) fn measure(options: &Options) -> anyhow::Result<Vec<Line>> {
     let mut lines = Vec::new();
     for priorities in [[254, 253], [150, 100]] {
-        for (interval, full, quick) in [(1000, 6, 2), (100, 12, 3), (10, 12, 3)] {
+        for (interval, full, quick) in [(1000, 6, 1), (100, 12, 2), (10, 12, 2)] {
             let interval = Duration::from_millis(interval);
             lines.push(line(priorities, interval, options.trials(full, quick))?);
         }
