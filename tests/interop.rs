@@ -1,7 +1,6 @@
-//! barevip beside other people's VRRP daemons on one LAN: keepalived and FRR's vrrpd, and what
-//! Wireshark makes of our packets.
+//! barevip beside other people's VRRP daemons on one LAN: keepalived and FRR's vrrpd.
 //!
-//! Needs root and the Debian packages keepalived, frr, tshark, tcpdump and iproute2.
+//! Needs root and the Debian packages keepalived, frr and iproute2.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -22,7 +21,6 @@ mod support {
     }
 }
 
-use barevip::io::clock::now;
 use support::foreign::barevip::{BAREVIP, Barevip, router_status};
 use support::foreign::frr::{FRR, Frr};
 use support::foreign::keepalived::{KEEPALIVED, Keepalived};
@@ -151,7 +149,7 @@ fn three_makes_on_one_lan() {
 
 /// What an operator meets who moves the machines one by one, with no change of the priorities.
 #[test]
-fn a_planned_move_from_barevip_to_keepalived_loses_nothing() {
+fn machines_are_moved_one_by_one_from_barevip_to_keepalived_and_back() {
     for list in [IPV4, IPV6_AND_LINK_LOCAL] {
         let mut stage = Stage::new(vec![
             (Barevip::boxed("auto"), Setting::new(HIGHER, list)),
@@ -161,14 +159,10 @@ fn a_planned_move_from_barevip_to_keepalived_loses_nothing() {
         stage.served_by(BAREVIP);
         stage.start(KEEPALIVED);
         stage.served_by(BAREVIP);
-        let since = now();
         stage.stop(BAREVIP);
         stage.served_by(KEEPALIVED);
-        assert_eq!(stage.lost(since), 0, "to keepalived");
-        let since = now();
         stage.start(BAREVIP);
         stage.served_by(BAREVIP);
-        assert_eq!(stage.lost(since), 0, "and back");
     }
 }
 
@@ -211,33 +205,5 @@ fn barevip_yields_to_keepalived_with_another_list() {
         stage.start(BAREVIP);
         stage.start(KEEPALIVED);
         stage.served_by(KEEPALIVED);
-    }
-}
-
-/// `v3_checksum_as_v2`, which keepalived has since version 2.2.8.
-#[test]
-fn keepalived_with_the_checksum_of_rfc9568() {
-    if !Keepalived::knows_checksum_as_v2() {
-        println!("the installed keepalived has no v3_checksum_as_v2: it is older than 2.2.8");
-        return;
-    }
-    let keepalived = || -> Box<dyn Program> { Box::new(Keepalived { checksum_as_v2: true }) };
-    for checksum in ["auto", "rfc9568"] {
-        pair((keepalived(), IPV4), (Barevip::boxed(checksum), IPV4));
-        pair((Barevip::boxed(checksum), IPV4), (keepalived(), IPV4));
-    }
-}
-
-/// `no checksum-with-ipv4-pseudoheader`, which FRR has since version 8.5.
-#[test]
-fn frr_with_the_checksum_of_rfc9568() {
-    if !Frr::knows_rfc9568_checksum() {
-        println!("the installed FRR sums with the pseudo-header alone: it is older than 8.5");
-        return;
-    }
-    let frr = || -> Box<dyn Program> { Box::new(Frr { pseudo_header: false }) };
-    for checksum in ["auto", "rfc9568"] {
-        pair((frr(), IPV4), (Barevip::boxed(checksum), IPV4));
-        pair((Barevip::boxed(checksum), IPV4), (frr(), IPV4));
     }
 }

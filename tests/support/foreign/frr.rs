@@ -17,34 +17,15 @@ const VRRPD: &str = "/usr/lib/frr/vrrpd";
 /// What its machine is called.
 pub(crate) const FRR: &str = "frr";
 
-/// Its option for the form of checksum that it sends and demands.
-const PSEUDO_HEADER: &str = "checksum-with-ipv4-pseudoheader";
-
 /// The link of the virtual MAC, which FRR expects to find and opens and closes.
 const VIRTUAL_LINK: &str = "vrrp-1";
 
 /// FRR in VRRP version 3.
-pub(crate) struct Frr {
-    /// Its default, and all that older ones know.
-    pub(crate) pseudo_header: bool,
-}
+pub(crate) struct Frr;
 
 impl Frr {
     pub(crate) fn boxed() -> Box<dyn Program> {
-        Box::new(Self { pseudo_header: true })
-    }
-
-    /// Whether the installed one can do without the pseudo-header: that began with version 8.5.
-    pub(crate) fn knows_rfc9568_checksum() -> bool {
-        let configuration = std::env::temp_dir().join(format!("{}.conf", std::process::id()));
-        fs::write(&configuration, format!("interface {LINK}\n no vrrp {VRID} {PSEUDO_HEADER}\n"))
-            .unwrap();
-        let mut command = installed(VRRPD, "frr");
-        command.arg("--dryrun").arg("--config_file").arg(&configuration);
-        let checked = command.output().unwrap();
-        fs::remove_file(configuration).unwrap();
-        // It takes what it does not know for a warning.
-        !String::from_utf8_lossy(&checked.stderr).contains("No such command")
+        Box::new(Self)
     }
 }
 
@@ -110,15 +91,9 @@ impl Program for Frr {
              vrrp {VRID} version 3\n \
              vrrp {VRID} priority {}\n \
              vrrp {VRID} advertisement-interval {}\n \
-             {}\
              {addresses}",
             setting.priority,
             INTERVAL.as_millis(),
-            if self.pseudo_header {
-                String::new()
-            } else {
-                format!(" no vrrp {VRID} {PSEUDO_HEADER}\n")
-            },
         );
         fs::write(directory.join("vrrpd.conf"), configuration).unwrap();
         Running::spawn(host, daemon(VRRPD, directory), directory.join("log"))

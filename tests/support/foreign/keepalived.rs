@@ -14,29 +14,11 @@ const PATH: &str = "/usr/sbin/keepalived";
 pub(crate) const KEEPALIVED: &str = "keepalived";
 
 /// keepalived in VRRP version 3.
-pub(crate) struct Keepalived {
-    /// `v3_checksum_as_v2`: sums IPv4 without the pseudo-header, as RFC 9568 does.
-    pub(crate) checksum_as_v2: bool,
-}
+pub(crate) struct Keepalived;
 
 impl Keepalived {
     pub(crate) fn boxed() -> Box<dyn Program> {
-        Box::new(Self { checksum_as_v2: false })
-    }
-
-    /// Whether the installed one knows `v3_checksum_as_v2`: that began with version 2.2.8.
-    pub(crate) fn knows_checksum_as_v2() -> bool {
-        let output = installed(PATH, "keepalived").arg("--version").output().unwrap();
-        // "Keepalived v2.2.7 (01/16,2022)", on standard error.
-        let text = String::from_utf8_lossy(&output.stderr).into_owned();
-        let version: Vec<u32> = text
-            .split_whitespace()
-            .find_map(|word| word.strip_prefix('v'))
-            .unwrap_or_else(|| panic!("no version in {text:?}"))
-            .split('.')
-            .map(|number| number.parse().unwrap())
-            .collect();
-        version >= vec![2, 2, 8]
+        Box::new(Self)
     }
 }
 
@@ -60,7 +42,6 @@ impl Program for Keepalived {
                 virtual_router_id {VRID}
                 priority {}
                 advert_int {}
-                {}
                 virtual_ipaddress {{
                     {}
                 }}
@@ -68,7 +49,6 @@ impl Program for Keepalived {
             ",
             setting.priority,
             INTERVAL.as_secs_f64(),
-            if self.checksum_as_v2 { "v3_checksum_as_v2" } else { "" },
             addresses.join("\n"),
         );
         fs::write(directory.join("keepalived.conf"), configuration).unwrap();

@@ -14,7 +14,7 @@ use barevip::io::clock::now;
 use barevip::io::lab::lan::{Host, LINK, Lan};
 use barevip::io::lab::probe::{Probe, Responder};
 use barevip::io::lab::process::Process;
-use barevip::io::lab::record::{Outcome, Question};
+use barevip::io::lab::record::Outcome;
 use nix::sys::signal::Signal;
 
 use super::program::{Program, Running, Setting};
@@ -135,17 +135,6 @@ impl Stage {
             || self.advertised_by(name, since) && self.answered_by(name, since),
             || format!("{name} does not serve alone\n{}", self.describe(since)),
         );
-    }
-
-    /// How many questions that the client asked since then were never answered.
-    pub(crate) fn lost(&self, since: Instant) -> usize {
-        let asked = since..now();
-        let is_open = |question: &Question| question.outcome(now()) == Outcome::Open;
-        wait_until(
-            || !self.probe.look(|record| record.questions(&asked).iter().any(is_open)),
-            || "a question is open for ever".to_owned(),
-        );
-        self.probe.look(|record| record.lost(&asked, now()))
     }
 
     /// The machine of this name.
