@@ -1,7 +1,7 @@
 //! The VRRP version 3 message as bytes (RFC 9568 §5): [`Advert::parse`] checks all of §7.1 and
 //! only a valid message comes out; [`Advert::emit`] writes what we send.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv6Addr};
 
 use pnet::packet::ip::IpNextHeaderProtocols;
 use pnet::util::{checksum, ipv4_checksum, ipv6_checksum};
@@ -16,8 +16,6 @@ const VERSION: u8 = 3;
 const ADVERTISEMENT: u8 = 1;
 /// The most that the count field can say.
 const MAX_COUNT: usize = u8::MAX as usize;
-/// Where IPv4 adverts go by multicast (RFC 9568 §5.1.1.2).
-const GROUP: Ipv4Addr = Ipv4Addr::new(224, 0, 0, 18);
 /// To pnet's checksums: leave no word out of the sum. Over bytes that carry a right checksum the
 /// result is then 0.
 const NO_WORD: usize = usize::MAX;
@@ -219,7 +217,9 @@ fn checksum_form(source: IpAddr, destination: IpAddr, message: &[u8]) -> Option<
         Family::Ipv4 if right(destination, Checksum::Rfc9568) => Some(Checksum::Rfc9568),
         _ if right(destination, Checksum::PseudoHeader) => Some(Checksum::PseudoHeader),
         // keepalived up to 1.3.6 sums the group even where it sends to a peer.
-        Family::Ipv4 if right(GROUP.into(), Checksum::PseudoHeader) => Some(Checksum::PseudoHeader),
+        Family::Ipv4 if right(Family::Ipv4.group(), Checksum::PseudoHeader) => {
+            Some(Checksum::PseudoHeader)
+        }
         Family::Ipv4 | Family::Ipv6 => None,
     }
 }
@@ -240,13 +240,15 @@ fn sum(source: IpAddr, destination: IpAddr, form: Checksum, message: &[u8]) -> u
 
 #[cfg(test)]
 mod tests {
+    use std::net::Ipv4Addr;
+
     use super::*;
 
     const V4_SOURCE: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
-    const V4_GROUP: IpAddr = IpAddr::V4(GROUP);
+    const V4_GROUP: IpAddr = Family::Ipv4.group();
     const V4_PEER: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 2));
     const V6_SOURCE: IpAddr = IpAddr::V6(Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 1));
-    const V6_GROUP: IpAddr = IpAddr::V6(Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 0x12));
+    const V6_GROUP: IpAddr = Family::Ipv6.group();
 
     /// VRID 51, priority 200, 200 ms, from 192.0.2.1. The sums are of an independent program.
     #[rustfmt::skip]

@@ -80,10 +80,15 @@ impl Member {
     fn announce_own(&self, machine: &mut Machine, now: Instant) {
         let Announce { rounds, spacing, .. } = self.config.announce;
         for key in self.keys() {
-            if self.config.is_owner() && machine.addresses.is_foreign(key) {
+            if self.is_own_address(key, machine) {
                 machine.announcements.start(key, rounds, spacing, true, now);
             }
         }
+    }
+
+    /// Whether the administrator has bound an address that this node owns.
+    fn is_own_address(&self, key: Key, machine: &Machine) -> bool {
+        self.config.is_owner() && machine.addresses.is_foreign(key)
     }
 
     /// Never so short that nothing else is done.
@@ -97,7 +102,6 @@ impl Member {
         self.last_sign = Some(now);
         self.refresh_at = None;
         self.block_due = None;
-        self.decided = true;
         let is_use = |p: &Problem| matches!(p, Problem::AddressInUse { .. });
         self.problems.clear(&self.config.name, machine, is_use);
         let keys = self.keys();
@@ -162,9 +166,7 @@ impl Member {
             let bind = self.role() == Role::Active && self.vouched;
             let is_wanted = match self.role() {
                 Role::Active => {
-                    let is_own_address =
-                        self.config.is_owner() && machine.addresses.is_foreign(key);
-                    !is_own_address && !self.is_elsewhere(key, machine)
+                    !self.is_own_address(key, machine) && !self.is_elsewhere(key, machine)
                 }
                 Role::Backup | Role::Initialize => {
                     let is_held = self.leaving.as_ref().is_some_and(|l| l.holds(vip.address()));
@@ -269,8 +271,7 @@ impl Member {
         now: Instant,
     ) {
         for key in self.keys() {
-            let is_own = self.config.is_owner() && machine.addresses.is_foreign(key);
-            if is_own || machine.addresses.is_bound(key) {
+            if self.is_own_address(key, machine) || machine.addresses.is_bound(key) {
                 let spacing = self.config.announce.spacing;
                 machine.announcements.start(key, rounds, spacing, urgent, now);
             }
