@@ -2,6 +2,7 @@
 //! and how it lets go.
 
 mod hearing;
+mod pace;
 mod report;
 mod serving;
 
@@ -9,6 +10,7 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::time::Duration;
 
+use self::pace::Pace;
 use self::serving::Serving;
 use super::announcements::Key;
 use super::event::{EventKind, Problem};
@@ -75,9 +77,8 @@ pub(super) struct Member {
     last_sign: Option<Instant>,
     serving: Serving,
     last_failover: Option<Failover>,
-    /// The last announcement of everything, and the next one that is asked for.
-    block_at: Option<Instant>,
-    block_due: Option<Instant>,
+    /// Announcements of everything because somebody may have been told otherwise.
+    reminders: Pace,
     /// The next slow announcement.
     refresh_at: Option<Instant>,
     incomplete_since: Option<Instant>,
@@ -146,8 +147,7 @@ impl Member {
             last_sign: None,
             serving: Serving::default(),
             last_failover: None,
-            block_at: None,
-            block_due: None,
+            reminders: Pace::default(),
             refresh_at: None,
             incomplete_since: None,
             unicast_since: None,
@@ -299,13 +299,13 @@ impl Member {
                 let source = link.source(&self.config);
                 let mac_before = std::mem::replace(&mut self.mac, link.mac);
                 if self.link.replace(id) == Some(id) && self.mac != mac_before {
-                    self.announce_block(machine, now);
+                    self.remind(machine, now);
                 }
                 match self.fault.take() {
                     Some(fault) if fault.told => {
                         machine.note(Some(&self.config.name), EventKind::LinkBack { link: name });
                     }
-                    Some(_) => self.announce_block(machine, now),
+                    Some(_) => self.remind(machine, now),
                     None => {}
                 }
                 source
@@ -392,9 +392,7 @@ impl Member {
         self.router.handle_timeout(now);
         self.carry_out(machine, now);
         self.let_go_if_due(machine, now);
-        if self.block_due.is_some_and(|at| at <= now) {
-            self.announce_block(machine, now);
-        }
+        self.announce_if_asked(machine, now);
         if self.refresh_at.is_some_and(|at| at <= now) {
             self.refresh_at = Some(now + self.refresh_pause());
             self.announce_all(1, false, machine, now);
@@ -414,7 +412,7 @@ impl Member {
             self.fault_at(),
             self.probing.map(|probing| probing.next_at),
             self.leaving.as_ref().map(Leaving::poll_timeout),
-            self.block_due,
+            self.reminders.poll_timeout(),
             self.refresh_at,
             self.problems.poll_timeout(),
         ]
@@ -459,7 +457,7 @@ impl Member {
             match output {
                 Output::Advertise(priority) => self.advertise(priority, machine),
                 Output::Became(role, cause) => self.enter(role, cause, machine, now),
-                Output::Reannounce => self.announce_block(machine, now),
+                Output::Reannounce => self.remind(machine, now),
                 Output::Stalled(gap) => machine.stalled = Some(gap).max(machine.stalled),
             }
         }

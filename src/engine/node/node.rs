@@ -239,7 +239,7 @@ impl Node {
                 self.machine.elsewhere.insert(key, heard);
                 if same.is_none() {
                     self.machine.dirty = true;
-                    member.announce_block(&mut self.machine, at);
+                    member.remind(&mut self.machine, at);
                 }
                 let claim = (advert.vrid, source);
                 member.hear_elsewhere(*address, claim, until, &mut self.machine, at);

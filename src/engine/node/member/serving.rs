@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::time::Duration;
 
-use super::Member;
+use super::{Member, pace};
 use crate::engine::node::addresses::Wanted;
 use crate::engine::node::announcements::Key;
 use crate::engine::node::command::Packet;
@@ -17,8 +17,6 @@ use crate::engine::vrrp::packet::{Advert, Checksum};
 use crate::engine::vrrp::role::{Cause, Role};
 use crate::model::{Announce, ChecksumForm, Priority, Vip};
 
-/// Between two announcements of all addresses that others ask for, at least.
-const BLOCK_PAUSE: Duration = Duration::from_secs(1);
 /// A router whose addresses can't be bound leaves the role to others for this long.
 const BIND_HOLD: Duration = Duration::from_secs(10);
 /// Lost addresses that are told in such a time; the counter has them all.
@@ -93,7 +91,7 @@ impl Member {
 
     /// Never so short that nothing else is done.
     pub(super) fn refresh_pause(&self) -> Duration {
-        self.config.announce.refresh.max(BLOCK_PAUSE)
+        self.config.announce.refresh.max(pace::PAUSE)
     }
 
     /// Lets go of the addresses, if others can hear of it one by one, else at once.
@@ -101,7 +99,7 @@ impl Member {
         self.serving = Serving::default();
         self.last_sign = Some(now);
         self.refresh_at = None;
-        self.block_due = None;
+        self.reminders.forget();
         let is_use = |p: &Problem| matches!(p, Problem::AddressInUse { .. });
         self.problems.clear(&self.config.name, machine, is_use);
         let keys = self.keys();
@@ -248,18 +246,16 @@ impl Member {
 
     /// Announces everything again because somebody may have been told otherwise, at most once a
     /// second.
-    pub(in crate::engine::node) fn announce_block(&mut self, machine: &mut Machine, now: Instant) {
-        if self.role() != Role::Active {
-            self.block_due = None;
-            return;
+    pub(in crate::engine::node) fn remind(&mut self, machine: &mut Machine, now: Instant) {
+        if self.role() == Role::Active {
+            self.reminders.ask(now);
+            self.announce_if_asked(machine, now);
         }
-        match self.block_at.map(|at| at + BLOCK_PAUSE).filter(|at| *at > now) {
-            Some(later) => self.block_due = Some(later),
-            None => {
-                self.block_at = Some(now);
-                self.block_due = None;
-                self.announce_all(1, true, machine, now);
-            }
+    }
+
+    pub(super) fn announce_if_asked(&mut self, machine: &mut Machine, now: Instant) {
+        if self.reminders.take_due(now) {
+            self.announce_all(1, true, machine, now);
         }
     }
 
