@@ -41,6 +41,7 @@ mod support {
 
 mod scenarios {
     mod addresses;
+    mod claims;
     mod election;
     mod failures;
     mod handover;

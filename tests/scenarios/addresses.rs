@@ -140,25 +140,6 @@ fn rb_2_a_flood_of_lower_adverts_keeps_the_beat_and_is_answered_now_and_then() {
 }
 
 #[test]
-fn a_foreign_announcement_is_answered_once_a_second() {
-    let mut scene = Scene::at_rest(Setup { machines: 2, ..Setup::default() });
-    let vip = scene.vip(0, 0);
-    let now = scene.now();
-    for _ in 0..50 {
-        scene.run(20);
-        let event =
-            crate::support::lan::world::Event::Announcement { to: 0, from: 1, address: vip };
-        scene.lan.push(0, event);
-    }
-    scene.run(3_000);
-    let told = scene.announcements(now, 0, vip);
-    assert!((1..=3).contains(&told.len()), "{told:?}");
-    assert!(told.windows(2).all(|pair| pair[1] - pair[0] >= SECOND), "{told:?}");
-    let claim = |kind: &EventKind| matches!(kind, EventKind::Began(Problem::ForeignClaim { .. }));
-    assert_eq!(scene.notes(now, 0, claim), 1, "it is told once");
-}
-
-#[test]
 fn eighty_addresses_are_each_announced_five_times_and_handed_over() {
     for family in FAMILIES {
         let mut scene = Scene::new(Setup { family, vips: 80, machines: 2, ..Setup::default() });

@@ -79,6 +79,8 @@ pub(super) struct Member {
     last_failover: Option<Failover>,
     /// Announcements of everything because somebody may have been told otherwise.
     reminders: Pace,
+    /// The same because another machine announced an address of ours.
+    answers: Pace,
     /// The next slow announcement.
     refresh_at: Option<Instant>,
     incomplete_since: Option<Instant>,
@@ -148,6 +150,7 @@ impl Member {
             serving: Serving::default(),
             last_failover: None,
             reminders: Pace::default(),
+            answers: Pace::default(),
             refresh_at: None,
             incomplete_since: None,
             unicast_since: None,
@@ -413,6 +416,7 @@ impl Member {
             self.probing.map(|probing| probing.next_at),
             self.leaving.as_ref().map(Leaving::poll_timeout),
             self.reminders.poll_timeout(),
+            self.answers.poll_timeout(),
             self.refresh_at,
             self.problems.poll_timeout(),
         ]

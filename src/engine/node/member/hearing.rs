@@ -166,7 +166,7 @@ impl Member {
         let is_bound = self.link.is_some_and(|link| machine.addresses.is_bound((link, address)));
         if self.probing.take().is_some() || (self.role() == Role::Active && is_bound) {
             self.raise_for(Problem::ForeignClaim { address, mac }, FOREIGN_KEPT, machine, now);
-            self.remind(machine, now);
+            self.answer_claim(now);
         }
     }
 

@@ -100,6 +100,7 @@ impl Member {
         self.last_sign = Some(now);
         self.refresh_at = None;
         self.reminders.forget();
+        self.answers.forget();
         let is_use = |p: &Problem| matches!(p, Problem::AddressInUse { .. });
         self.problems.clear(&self.config.name, machine, is_use);
         let keys = self.keys();
@@ -253,8 +254,19 @@ impl Member {
         }
     }
 
+    /// Answers another machine's announcement after two intervals: by then its adverts were
+    /// heard if it is to be Active (FRR announces IPv6 addresses before it advertises), and it
+    /// has finished announcing if it is not (keepalived announces after a losing advert).
+    pub(super) fn answer_claim(&mut self, now: Instant) {
+        if self.role() == Role::Active {
+            self.answers.ask(now + self.config.interval.duration() * 2);
+        }
+    }
+
     pub(super) fn announce_if_asked(&mut self, machine: &mut Machine, now: Instant) {
-        if self.reminders.take_due(now) {
+        let is_reminded = self.reminders.take_due(now);
+        let has_answer = self.answers.take_due(now);
+        if is_reminded || has_answer {
             self.announce_all(1, true, machine, now);
         }
     }
