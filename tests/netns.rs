@@ -116,6 +116,22 @@ fn a_machine_without_carrier_lets_go_and_comes_back_as_backup(setting: Setting) 
     cluster.served_by(successor, &ALL);
 }
 
+/// Who advertises to a machine that is gone asks for its MAC address now and then only, and the
+/// machine that returns must not wait for that: its own patience is shorter.
+#[test]
+fn a_machine_that_its_peers_gave_up_on_comes_back_as_backup() {
+    for setting in [IPV4_UNICAST, IPV6_UNICAST] {
+        let cluster = Cluster::serving(setting, "never");
+        cluster.lan.unplug(cluster.host(0)).unwrap();
+        let successor = cluster.succeeded(0, &ALL);
+        give_up_on(cluster.host(0), cluster.host(successor), cluster.vip.is_ipv6());
+        cluster.lan.plug(cluster.host(0)).unwrap();
+        cluster.is(0, Role::Backup);
+        cluster.while_hearing(0, 10, |seen| seen.roles[0] == Some(Role::Backup));
+        cluster.served_by(successor, &ALL);
+    }
+}
+
 fn a_stopped_daemon_hands_over_without_a_loss(setting: Setting) {
     let mut cluster = Cluster::serving(setting, "never");
     let begin = now();
@@ -306,6 +322,19 @@ fn traces(host: &Host) -> String {
         host.namespace().output(settings).unwrap(),
     ]
     .join("\n")
+}
+
+/// `host` has just asked in vain for the MAC address of `gone`, and does so again in a minute.
+fn give_up_on(gone: &Host, host: &Host, is_ipv6: bool) {
+    let (family, address): (_, IpAddr) =
+        if is_ipv6 { ("ipv6", gone.link_local().into()) } else { ("ipv4", gone.ipv4().into()) };
+    let patience = format!("/proc/sys/net/{family}/neigh/eth0/retrans_time_ms");
+    host.namespace().run(|| Ok(std::fs::write(patience, "60000")?)).unwrap();
+    ip(host, &format!("neigh flush dev eth0 to {address} nud all"));
+    until("the machine that is gone is asked for", || {
+        let shown = ip(host, &format!("neigh show dev eth0 to {address}"));
+        unless(shown.contains("INCOMPLETE"), || shown)
+    });
 }
 
 /// A router that lists these addresses, the only one with its VRID on the machine.

@@ -301,7 +301,12 @@ impl Member {
                 let (id, name) = (link.id, link.name.clone());
                 let source = link.source(&self.config);
                 let mac_before = std::mem::replace(&mut self.mac, link.mac);
-                if self.link.replace(id) == Some(id) && self.mac != mac_before {
+                let is_same_link = self.link.replace(id) == Some(id);
+                let is_same_mac = self.mac == mac_before;
+                if !is_same_link || !is_same_mac {
+                    self.announce_source(machine, now);
+                }
+                if is_same_link && !is_same_mac {
                     self.remind(machine, now);
                 }
                 match self.fault.take() {
@@ -364,6 +369,7 @@ impl Member {
     /// The machine slept: others may have taken over, and nothing in a queue would say so.
     pub(super) fn wake(&mut self, machine: &mut Machine, now: Instant) {
         self.router.wake(now);
+        self.announce_source(machine, now);
         machine.dirty |= self.leaving.take().is_some();
         self.carry_out(machine, now);
     }

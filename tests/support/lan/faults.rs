@@ -407,6 +407,9 @@ impl Lan {
         change(machine);
         machine.kernel.carrier = machine.unplugged == 0;
         machine.kernel.up = machine.downed == 0;
+        if machine.kernel.is_running() {
+            self.wire.forget(host, self.now);
+        }
         self.judge.trouble(host, self.now);
         self.judge.own_fault(host, self.now);
         self.links_changed(host);

@@ -209,6 +209,9 @@ impl Lan {
         if mac != own {
             self.fail(from, || format!("it announces {address} at {mac}, its own is {own}"));
         }
+        if self.hosts[from].addresses.contains(&address) {
+            return;
+        }
         if !self.hosts[from].kernel.is_ours(address) {
             let gone = self.judge.gone.get(&(from, address)).copied();
             let is_news = gone.is_some_and(|at| self.now - at <= NEWS);

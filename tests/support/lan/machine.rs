@@ -143,6 +143,7 @@ impl Lan {
 
     /// The machine's clock stood still for `slept`.
     pub(crate) fn thaw(&mut self, host: usize, slept: Nanos) {
+        self.wire.forget(host, self.now);
         self.hosts[host].clock_lost += slept;
         self.hosts[host].kernel.shift_lifetimes(slept);
         self.expiry_ahead(host);

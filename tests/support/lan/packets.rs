@@ -155,6 +155,9 @@ impl Lan {
     }
 
     pub(crate) fn announcement_arrives(&mut self, to: usize, from: usize, address: IpAddr) {
+        if self.hosts[from].addresses.contains(&address) {
+            self.wire.learn(to, from);
+        }
         if self.hosts[to].hears(Family::of(address)) {
             let input = Input::Neighbour(address, self.hosts[from].kernel.mac);
             if self.hosts[to].is_stalled() {

@@ -2,7 +2,7 @@
 //! multicast and for unicast on its own. Each path keeps its order; the two paths do not.
 
 use super::random::Random;
-use super::time::{Nanos, US};
+use super::time::{Nanos, SECOND, US};
 
 /// The way that a packet takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,7 +28,12 @@ pub(crate) struct Wire {
     cuts: Vec<u8>,
     /// When the last packet arrived, for each (path, from, to).
     last: Vec<Nanos>,
+    /// Until when one machine does not know another one's MAC address, for each (from, to).
+    unknown_until: Vec<Nanos>,
 }
+
+/// A kernel asks so often for a neighbour that did not answer.
+const ASKS_EVERY: Nanos = SECOND;
 
 impl Wire {
     pub(crate) fn new(machines: usize) -> Self {
@@ -41,6 +46,7 @@ impl Wire {
             duplicates: 0,
             cuts: vec![0; ways],
             last: vec![0; ways],
+            unknown_until: vec![0; machines * machines],
         }
     }
 
@@ -59,7 +65,9 @@ impl Wire {
         random: &mut Random,
     ) -> [Option<Nanos>; 2] {
         let way = self.way(path, from, to);
-        if self.cuts[way] > 0 || random.permille(self.loss) {
+        let is_unknown =
+            path == Path::Unicast && self.unknown_until[from * self.machines + to] > now;
+        if is_unknown || self.cuts[way] > 0 || random.permille(self.loss) {
             return [None, None];
         }
         let first = self.arrival(path, way, now, random);
@@ -72,6 +80,18 @@ impl Wire {
         let at = (now + delay).max(self.last[way]);
         self.last[way] = at;
         at
+    }
+
+    /// A machine is back that did not answer its neighbours: each asks again in its own time.
+    pub(crate) fn forget(&mut self, machine: usize, now: Nanos) {
+        for from in 0..self.machines {
+            self.unknown_until[from * self.machines + machine] = now + ASKS_EVERY;
+        }
+    }
+
+    /// A machine was told another one's MAC address.
+    pub(crate) fn learn(&mut self, machine: usize, other: usize) {
+        self.unknown_until[machine * self.machines + other] = 0;
     }
 
     /// Cuts the way from one machine to another; cuts add up.

@@ -286,6 +286,18 @@ impl Member {
         }
     }
 
+    /// Tells peers that advertise to this machine alone where it is. They may have given up on it
+    /// while it was away, and a kernel then asks for it once a second: longer than a down
+    /// interval, after which this router would take the role from one that it can't hear.
+    pub(super) fn announce_source(&self, machine: &mut Machine, now: Instant) {
+        let link = self.link.filter(|_| !self.config.transport.peers.is_empty());
+        let link = link.and_then(|id| machine.links.get(id));
+        if let Some((id, source)) = link.and_then(|l| Some((l.id, l.source(&self.config)?))) {
+            let Announce { rounds, spacing, .. } = self.config.announce;
+            machine.announcements.start((id, source), rounds, spacing, true, now);
+        }
+    }
+
     /// An address could not be bound: somebody else shall try. If the role comes back, nobody
     /// else could, and the other addresses are served without it.
     pub(in crate::engine::node) fn fail(
