@@ -21,6 +21,8 @@ mod support {
     }
 }
 
+use barevip::io::clock::now;
+
 use support::foreign::barevip::{BAREVIP, Barevip, router_status};
 use support::foreign::frr::{FRR, Frr};
 use support::foreign::keepalived::{KEEPALIVED, Keepalived};
@@ -102,6 +104,24 @@ fn frr_above_barevip_ipv6() {
 #[test]
 fn barevip_above_frr_ipv6() {
     pair((Barevip::boxed("auto"), IPV6), (Frr::boxed(), IPV6));
+}
+
+/// FRR announces IPv6 addresses before its first advert leaves. Whoever answers that keeps clients
+/// that it is about to give away, and they ask in vain until they doubt it themselves: some four
+/// hundred times.
+#[test]
+fn clients_that_frr_calls_are_not_called_back() {
+    let mut stage = Stage::new(vec![
+        (Frr::boxed(), Setting::new(HIGHER, IPV6)),
+        (Barevip::boxed("auto"), Setting::new(LOWER, IPV6)),
+    ]);
+    stage.start(BAREVIP);
+    stage.served_by(BAREVIP);
+    let since = now();
+    stage.start(FRR);
+    stage.served_by(FRR);
+    let lost = stage.lost(since);
+    assert!(lost <= 40, "{lost} questions were lost");
 }
 
 /// The forms of checksum that the operator insists on, where the peer has the same.

@@ -14,7 +14,7 @@ use barevip::io::clock::now;
 use barevip::io::lab::lan::{Host, LINK, Lan};
 use barevip::io::lab::probe::{Probe, Responder};
 use barevip::io::lab::process::Process;
-use barevip::io::lab::record::Outcome;
+use barevip::io::lab::record::{Outcome, Question};
 use nix::sys::signal::Signal;
 
 use super::program::{Program, Running, Setting};
@@ -135,6 +135,16 @@ impl Stage {
             || self.advertised_by(name, since) && self.answered_by(name, since),
             || format!("{name} does not serve alone\n{}", self.describe(since)),
         );
+    }
+
+    /// How many of the questions since then, up to now, got no answer; waits until it is certain.
+    pub(crate) fn lost(&self, since: Instant) -> usize {
+        let within = since..now();
+        let is_open = |question: &Question| question.outcome(now()) == Outcome::Open;
+        let open =
+            || self.probe.look(|r| r.questions(&within).iter().filter(|q| is_open(q)).count());
+        wait_until(|| open() == 0, || format!("{} questions are open", open()));
+        self.probe.look(|record| record.lost(&within, now()))
     }
 
     /// The machine of this name.
