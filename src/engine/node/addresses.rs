@@ -6,9 +6,8 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::IpAddr;
 use std::time::Duration;
 
-use super::announcements::Key;
 use super::command::{AddressChange, Command, CommandId, Failure};
-use super::links::{Instance, LinkSnapshot};
+use super::links::{Instance, Key, LinkSnapshot};
 use crate::engine::time::Instant;
 use crate::model::Vip;
 

@@ -5,14 +5,10 @@
 //! address leave in small groups.
 
 use std::collections::BTreeMap;
-use std::net::IpAddr;
 use std::time::Duration;
 
-use super::links::LinkId;
+use super::links::{Key, LinkId};
 use crate::engine::time::Instant;
-
-/// An address on a link.
-pub(super) type Key = (LinkId, IpAddr);
 
 /// Announcements of one link that may leave together, apart from first rounds.
 const GROUP: usize = 16;
@@ -108,6 +104,8 @@ impl Announcements {
 
 #[cfg(test)]
 mod tests {
+    use std::net::IpAddr;
+
     use super::*;
 
     const SPACING: Duration = Duration::from_millis(250);

@@ -14,6 +14,9 @@ use crate::model::{Family, LinkSelector, VirtualRouter};
 )]
 pub struct LinkId(pub u32);
 
+/// An address on a link.
+pub(super) type Key = (LinkId, IpAddr);
+
 /// Which barevip instance of this machine an address belongs to: the metric it is marked with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Instance(pub u32);

@@ -6,10 +6,10 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use super::addresses::Addresses;
-use super::announcements::{Announcements, Key};
+use super::announcements::Announcements;
 use super::command::{Command, Packet};
 use super::event::{Event, EventKind};
-use super::links::{LinkId, LinkSnapshot};
+use super::links::{Key, LinkId, LinkSnapshot};
 use super::node::{Health, Identity};
 use super::status::Counters;
 use crate::engine::time::Instant;

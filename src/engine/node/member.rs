@@ -12,10 +12,9 @@ use std::time::Duration;
 
 use self::pace::Pace;
 use self::serving::Serving;
-use super::announcements::Key;
 use super::event::{EventKind, Problem};
 use super::leaving::Leaving;
-use super::links::{LinkFault, LinkId};
+use super::links::{Key, LinkFault, LinkId};
 use super::machine::Machine;
 use super::node::Health;
 use super::problems::Problems;

@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use super::{Member, pace};
 use crate::engine::node::addresses::Wanted;
-use crate::engine::node::announcements::Key;
 use crate::engine::node::command::Packet;
 use crate::engine::node::event::{EventKind, Problem};
 use crate::engine::node::leaving::Leaving;
+use crate::engine::node::links::Key;
 use crate::engine::node::machine::Machine;
 use crate::engine::node::status::Failover;
 use crate::engine::time::Instant;
