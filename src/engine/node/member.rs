@@ -127,7 +127,7 @@ impl Member {
         };
         let mut member = Self {
             router: Router::new(settings),
-            problems: Problems::default(),
+            problems: Problems::new(config.name.clone()),
             retired: false,
             link: None,
             fault: None,
@@ -165,14 +165,9 @@ impl Member {
         self.config = config;
         self.retired = false;
         self.follow_takeover(machine);
-        let gone: Vec<Problem> = self
-            .problems
-            .list()
-            .into_iter()
-            .map(|(problem, _)| problem)
-            .filter(|problem| problem.address().is_some_and(|a| !self.config.lists(a)))
-            .collect();
-        self.problems.clear(&self.config.name, machine, |problem| gone.contains(problem));
+        let config = &self.config;
+        let is_gone = |p: &Problem| p.address().is_some_and(|address| !config.lists(address));
+        self.problems.clear(machine, is_gone);
         machine.dirty = true;
     }
 
@@ -310,7 +305,7 @@ impl Member {
                 }
                 match self.fault.take() {
                     Some(fault) if fault.told => {
-                        machine.note(Some(&self.config.name), EventKind::LinkBack { link: name });
+                        self.note(EventKind::LinkBack { link: name }, machine);
                     }
                     Some(_) => self.remind(machine, now),
                     None => {}
@@ -327,8 +322,7 @@ impl Member {
                 if !waits {
                     self.link = None;
                     if !told {
-                        let lost = EventKind::LinkLost(fault.clone());
-                        machine.note(Some(&self.config.name), lost);
+                        self.note(EventKind::LinkLost(fault.clone()), machine);
                     }
                 }
                 self.fault = Some(Fault { fault, since, told: told || !waits });
@@ -357,11 +351,10 @@ impl Member {
         let total = all.clone().count();
         self.listed = all.take(Advert::capacity(self.config.family, mtu).max(1)).collect();
         let count = total - self.listed.len();
-        let name = &self.config.name;
         let is_other = |p: &Problem| matches!(p, Problem::NotListed { count: c } if *c != count);
-        self.problems.clear(name, machine, is_other);
+        self.problems.clear(machine, is_other);
         if count > 0 {
-            self.problems.raise(name, Problem::NotListed { count }, None, machine, now);
+            self.problems.raise(Problem::NotListed { count }, None, machine, now);
         }
     }
 
@@ -411,7 +404,7 @@ impl Member {
         if lifetime > SLOW_FENCE && self.role() == Role::Active {
             self.raise_for(Problem::FenceSlow, FOREIGN_KEPT, machine, now);
         }
-        self.problems.expire(&self.config.name, machine, now);
+        self.problems.expire(machine, now);
     }
 
     pub(super) fn poll_timeout(&self) -> Option<Instant> {
@@ -455,6 +448,10 @@ impl Member {
         }
     }
 
+    fn note(&self, kind: EventKind, machine: &mut Machine) {
+        machine.note(Some(&self.config.name), kind);
+    }
+
     fn keys(&self) -> Vec<Key> {
         let link = self.link;
         self.config.served().filter_map(|vip| Some((link?, vip.address()))).collect()
@@ -496,7 +493,7 @@ impl Member {
             }
         };
         if cause != Cause::LinkLost {
-            machine.note(Some(&self.config.name), kind);
+            self.note(kind, machine);
         }
     }
 }

@@ -497,8 +497,7 @@ impl Node {
                 Notice::Lost(_, vip) => member.lost(key, *vip, machine, now),
                 Notice::InUse(_) => {
                     let problem = Problem::AddressInUse { address: key.1 };
-                    let name = member.config.name.clone();
-                    member.problems.raise(&name, problem, None, machine, now);
+                    member.problems.raise(problem, None, machine, now);
                 }
                 Notice::Failing(_, reason) => member.fail(key.1, reason.clone(), machine, now),
             }

@@ -11,8 +11,11 @@ use crate::engine::time::Instant;
 const KEPT: usize = 32;
 
 /// What is wrong now.
-#[derive(Debug, Default)]
-pub(super) struct Problems(BTreeMap<Problem, Trouble>);
+#[derive(Debug)]
+pub(super) struct Problems {
+    router: String,
+    known: BTreeMap<Problem, Trouble>,
+}
 
 #[derive(Clone, Copy, Debug)]
 struct Trouble {
@@ -22,53 +25,47 @@ struct Trouble {
 }
 
 impl Problems {
+    /// None yet, of the router of this name.
+    pub(super) const fn new(router: String) -> Self {
+        Self { router, known: BTreeMap::new() }
+    }
+
     /// A problem is there, for certain until `until`.
     pub(super) fn raise(
         &mut self,
-        router: &str,
         problem: Problem,
         until: Option<Instant>,
         machine: &mut Machine,
         now: Instant,
     ) {
-        if let Some(trouble) = self.0.get_mut(&problem) {
+        if let Some(trouble) = self.known.get_mut(&problem) {
             trouble.until = until;
             return;
         }
-        if self.0.len() >= KEPT {
+        if self.known.len() >= KEPT {
             return;
         }
-        machine.note(Some(router), EventKind::Began(problem.clone()));
-        self.0.insert(problem, Trouble { since: now, until });
+        machine.note(Some(&self.router), EventKind::Began(problem.clone()));
+        self.known.insert(problem, Trouble { since: now, until });
     }
 
     /// Those that `is_over` names are over.
-    pub(super) fn clear(
-        &mut self,
-        router: &str,
-        machine: &mut Machine,
-        is_over: impl Fn(&Problem) -> bool,
-    ) {
-        self.remove(router, machine, |problem, _| is_over(problem));
+    pub(super) fn clear(&mut self, machine: &mut Machine, is_over: impl Fn(&Problem) -> bool) {
+        self.remove(machine, |problem, _| is_over(problem));
     }
 
     /// Those whose time has passed are over.
-    pub(super) fn expire(&mut self, router: &str, machine: &mut Machine, now: Instant) {
+    pub(super) fn expire(&mut self, machine: &mut Machine, now: Instant) {
         if self.poll_timeout().is_some_and(|at| at <= now) {
-            self.remove(router, machine, |_, trouble| trouble.until.is_some_and(|at| at <= now));
+            self.remove(machine, |_, trouble| trouble.until.is_some_and(|at| at <= now));
         }
     }
 
-    fn remove(
-        &mut self,
-        router: &str,
-        machine: &mut Machine,
-        is_over: impl Fn(&Problem, &Trouble) -> bool,
-    ) {
-        self.0.retain(|problem, trouble| {
+    fn remove(&mut self, machine: &mut Machine, is_over: impl Fn(&Problem, &Trouble) -> bool) {
+        self.known.retain(|problem, trouble| {
             let over = is_over(problem, trouble);
             if over {
-                machine.note(Some(router), EventKind::Ended(problem.clone()));
+                machine.note(Some(&self.router), EventKind::Ended(problem.clone()));
             }
             !over
         });
@@ -76,11 +73,11 @@ impl Problems {
 
     /// When [`Self::expire`] has something to do.
     pub(super) fn poll_timeout(&self) -> Option<Instant> {
-        self.0.values().filter_map(|trouble| trouble.until).min()
+        self.known.values().filter_map(|trouble| trouble.until).min()
     }
 
     /// For the status.
     pub(super) fn list(&self) -> Vec<(Problem, Instant)> {
-        self.0.iter().map(|(problem, trouble)| (problem.clone(), trouble.since)).collect()
+        self.known.iter().map(|(problem, trouble)| (problem.clone(), trouble.since)).collect()
     }
 }

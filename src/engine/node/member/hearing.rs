@@ -86,11 +86,10 @@ impl Member {
         at: Instant,
         machine: &mut Machine,
     ) {
-        let name = &self.config.name;
         machine.counters.adverts_heard_multicast += u64::from(is_multicast);
         if is_multicast {
             self.unicast_since = None;
-            self.problems.clear(name, machine, |p| *p == Problem::MulticastFiltered);
+            self.problems.clear(machine, |p| *p == Problem::MulticastFiltered);
         } else if self.config.transport.multicast {
             let since = *self.unicast_since.get_or_insert(at);
             if at.since(since) > advert.interval.duration() * 10 {
@@ -108,7 +107,7 @@ impl Member {
         if !is_active || is_complete {
             self.incomplete_since = None;
             let is_stale = |p: &Problem| matches!(p, Problem::StaleActive { .. });
-            return self.problems.clear(&self.config.name, machine, is_stale);
+            return self.problems.clear(machine, is_stale);
         }
         let since = *self.incomplete_since.get_or_insert(now);
         if now.since(since) >= STALE_AFTER {
@@ -138,7 +137,7 @@ impl Member {
         machine: &mut Machine,
         now: Instant,
     ) {
-        self.problems.raise(&self.config.name, problem, Some(now + kept), machine, now);
+        self.problems.raise(problem, Some(now + kept), machine, now);
     }
 
     /// Somebody sends adverts with our own source.
@@ -180,6 +179,6 @@ impl Member {
         now: Instant,
     ) {
         let problem = Problem::AddressElsewhere { address, vrid, source };
-        self.problems.raise(&self.config.name, problem, Some(until), machine, now);
+        self.problems.raise(problem, Some(until), machine, now);
     }
 }

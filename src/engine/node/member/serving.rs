@@ -102,7 +102,7 @@ impl Member {
         self.reminders.forget();
         self.answers.forget();
         let is_use = |p: &Problem| matches!(p, Problem::AddressInUse { .. });
-        self.problems.clear(&self.config.name, machine, is_use);
+        self.problems.clear(machine, is_use);
         let keys = self.keys();
         for &key in &keys {
             machine.announcements.stop(key);
@@ -125,7 +125,7 @@ impl Member {
             machine.dirty |= leaving.release(now);
         }
         if let Some(leaving) = self.leaving.take_if(|leaving| leaving.is_over(now)) {
-            machine.note(Some(&self.config.name), leaving.summary());
+            self.note(leaving.summary(), machine);
             machine.dirty = true;
             self.parting = true;
         }
@@ -200,7 +200,7 @@ impl Member {
             let is_of_bind = matches!(p, Problem::AddressInUse { .. } | Problem::BindFailed { .. });
             is_of_bind && p.address() == Some(key.1)
         };
-        self.problems.clear(&self.config.name, machine, is_over);
+        self.problems.clear(machine, is_over);
     }
 
     /// Tells that everything is served, once after each time the role was taken.
@@ -222,7 +222,7 @@ impl Member {
         self.serving.told = true;
         self.last_failover = Some(Failover { at: now, took });
         let addresses = keys.iter().filter(|key| machine.addresses.is_bound(**key)).count();
-        machine.note(Some(&self.config.name), EventKind::Serving { addresses, took });
+        self.note(EventKind::Serving { addresses, took }, machine);
     }
 
     /// An address of this router was removed by somebody else. Whoever removes addresses all the
@@ -241,7 +241,7 @@ impl Member {
         }
         self.losses.1 = self.losses.1.saturating_add(1);
         if self.losses.1 <= LOSSES_TOLD {
-            machine.note(Some(&self.config.name), EventKind::AddressLost { vip });
+            self.note(EventKind::AddressLost { vip }, machine);
         }
     }
 
