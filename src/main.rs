@@ -8,6 +8,7 @@ use barevip::cli::{Cli, Command, LogFormat, LogLevel, LogOptions, OutputFormat};
 use barevip::config::Rejected;
 use clap::Parser;
 use tracing::level_filters::LevelFilter;
+use tracing_subscriber::fmt::format::debug_fn;
 
 /// Something failed; 2 is wrong usage, as clap has it, or a wrong configuration.
 const FAILED: u8 = 1;
@@ -44,6 +45,12 @@ fn start_log(options: LogOptions) {
         LogLevel::Info => LevelFilter::INFO,
         LogLevel::Debug => LevelFilter::DEBUG,
     };
+    // A router's sentences begin with its name already; in JSON the field is there to search by.
+    let sentence = debug_fn(|out, field, value| match field.name() {
+        "router" => Ok(()),
+        "message" => write!(out, "{value:?}"),
+        name => write!(out, " {name}={value:?}"),
+    });
     let log = tracing_subscriber::fmt()
         .with_max_level(level)
         .with_writer(io::stderr)
@@ -55,9 +62,9 @@ fn start_log(options: LogOptions) {
         LogFormat::Json => log.json().flatten_event(true).init(),
         // The journal notes the time by itself.
         LogFormat::Text if std::env::var_os("JOURNAL_STREAM").is_some() => {
-            log.without_time().init();
+            log.fmt_fields(sentence).without_time().init();
         }
-        LogFormat::Text => log.init(),
+        LogFormat::Text => log.fmt_fields(sentence).init(),
     }
 }
 

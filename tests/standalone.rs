@@ -69,13 +69,13 @@ impl Machine {
 
     /// Starts the daemon and waits until it is ready.
     fn daemon(&self) -> Process {
-        self.daemon_logging(Stdio::null())
+        self.daemon_logging("json", Stdio::null())
     }
 
-    fn daemon_logging(&self, log: impl Into<Stdio>) -> Process {
+    fn daemon_logging(&self, format: &str, log: impl Into<Stdio>) -> Process {
         let arguments = ["run", "--config", "web.toml", "--socket", "x.sock"];
         let mut command = self.command(&arguments);
-        command.args(["--log-format", "json"]).stderr(log);
+        command.args(["--log-format", format]).stderr(log);
         let daemon = self.namespace().spawn(command).unwrap();
         self.wait_for("READY=1");
         daemon
@@ -147,7 +147,7 @@ fn messages(log: &Path) -> Vec<String> {
 fn a_daemon_from_start_to_planned_stop() {
     let machine = Machine::new("life");
     let log = fs::File::create(machine.path("log")).unwrap();
-    let mut daemon = machine.daemon_logging(log);
+    let mut daemon = machine.daemon_logging("json", log);
 
     // It serves, and says so to the service manager and to whoever asks.
     machine.wait_for("STATUS=1 active, 0 backup");
@@ -180,6 +180,21 @@ fn a_daemon_from_start_to_planned_stop() {
         assert!(told.iter().any(|message| message == sentence), "{sentence:?} in {told:#?}");
     }
     assert!(told.len() < 12, "one sentence an event, none a packet: {told:#?}");
+}
+
+#[test]
+fn a_line_of_the_log_names_its_router_once() {
+    let machine = Machine::new("lines");
+    let log = fs::File::create(machine.path("log")).unwrap();
+    let mut daemon = machine.daemon_logging("text", log);
+    machine.wait_for("STATUS=1 active, 0 backup");
+    daemon.signal(Signal::SIGTERM).unwrap();
+    daemon.wait().unwrap();
+    let log = fs::read_to_string(machine.path("log")).unwrap();
+    let line = log.lines().find(|line| line.contains("takes no part")).unwrap();
+    assert!(line.ends_with("INFO web: takes no part: planned stop"), "{log}");
+    let first = log.lines().next().unwrap();
+    assert!(first.contains("starts with 1 virtual router(s) config="), "{log}");
 }
 
 #[test]
@@ -233,7 +248,7 @@ fn a_log_that_nobody_reads_does_no_harm() {
     let machine = Machine::new("log");
     let (reader, writer) = std::io::pipe().unwrap();
     drop(reader);
-    let mut daemon = machine.daemon_logging(writer);
+    let mut daemon = machine.daemon_logging("json", writer);
     machine.wait_for("STATUS=1 active, 0 backup");
     daemon.signal(Signal::SIGTERM).unwrap();
     assert_eq!(daemon.wait().unwrap().code(), Some(0));
