@@ -287,6 +287,7 @@ const fn is_worrying(news: &News) -> bool {
     match event {
         EventKind::LinkLost(_)
         | EventKind::AddressLost { .. }
+        | EventKind::AddressExpired { .. }
         | EventKind::Began(_)
         | EventKind::Stalled { .. } => true,
         EventKind::Released { unclaimed, .. } => *unclaimed > 0,

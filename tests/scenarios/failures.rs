@@ -248,6 +248,26 @@ fn ar_4_addresses_deleted_by_hand_are_back_within_50_ms_without_a_change_of_role
     }
 }
 
+/// Nobody removed them: the log must send nobody to look for a culprit.
+#[test]
+fn addresses_that_could_not_be_refreshed_in_time_are_said_to_have_expired() {
+    for family in FAMILIES {
+        for kind in [Kind::HoldNetlink { host: 0 }, Kind::Pause { host: 0 }] {
+            let mut scene = Scene::at_rest(Setup { family, machines: 1, ..Setup::default() });
+            let now = scene.now();
+            scene.begin(5_000, kind);
+            scene.run(4_900);
+            assert_eq!(scene.holders(scene.vip(0, 0)), NOBODY);
+            scene.run(1_100);
+            assert_eq!(scene.holders(scene.vip(0, 0)), [0]);
+            let is_expired = |k: &EventKind| matches!(k, EventKind::AddressExpired { .. });
+            let is_lost = |k: &EventKind| matches!(k, EventKind::AddressLost { .. });
+            assert_eq!(scene.notes(now, 0, is_expired), 2, "{kind:?}\n{}", scene.trace());
+            assert_eq!(scene.notes(now, 0, is_lost), 0, "{kind:?}\n{}", scene.trace());
+        }
+    }
+}
+
 #[test]
 fn the_own_address_away_for_30_ms_changes_no_role_and_no_vip_stays_first() {
     let mut scene = Scene::at_rest(Setup::default());

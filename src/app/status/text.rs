@@ -147,11 +147,12 @@ fn write_counters(counters: &Counters, out: &mut impl Write) -> io::Result<()> {
     )?;
     writeln!(
         out,
-        "  addresses: {} announcements sent, {} changes, {} failed, {} removed by others",
+        "  addresses: {} announcements sent, {} changes, {} failed, {} removed by others, {} expired",
         counters.announcements_sent,
         counters.address_changes,
         counters.command_failures,
         counters.addresses_lost,
+        counters.addresses_expired,
     )
 }
 

@@ -2,6 +2,7 @@
 //! removed, what is wanted and ours is refreshed before its lifetime ends. Nothing foreign is
 //! ever touched.
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::IpAddr;
 use std::time::Duration;
@@ -29,6 +30,8 @@ pub(super) enum Notice {
     Bound(Key),
     /// A bound address was removed by somebody else.
     Lost(Key, Vip),
+    /// The lifetime of a bound address ended before it was refreshed.
+    Expired(Key, Vip),
     /// A wanted address is there, and not ours.
     InUse(Key),
     /// A wanted address can't be added.
@@ -54,15 +57,15 @@ pub(super) struct Addresses {
     wanted: BTreeMap<Key, Wanted>,
     /// The last snapshot, with our own successes since.
     seen: BTreeMap<Key, Seen>,
-    /// Wanted, seen as ours, and told to the node.
-    bound: BTreeSet<Key>,
+    /// Wanted, seen as ours, and told to the node; and until when it lives at least.
+    bound: BTreeMap<Key, Instant>,
     pending: BTreeMap<CommandId, Pending>,
     busy: BTreeSet<Key>,
     retries: BTreeMap<Key, Retry>,
     /// Moved behind the link's own addresses, and when.
     reordered: BTreeMap<Key, Instant>,
-    /// Added by us and not yet found bound: its lifetime is whole.
-    fresh: BTreeSet<Key>,
+    /// Added by us and not yet found bound: its lifetime is whole, and lasts until then at least.
+    fresh: BTreeMap<Key, Instant>,
     /// What has to be compared later.
     waiting: BTreeMap<Key, Instant>,
     /// What has to be compared.
@@ -85,6 +88,7 @@ struct Pending {
     key: Key,
     vip: Vip,
     change: AddressChange,
+    since: Instant,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -130,12 +134,12 @@ impl Addresses {
             instance,
             wanted: BTreeMap::new(),
             seen: BTreeMap::new(),
-            bound: BTreeSet::new(),
+            bound: BTreeMap::new(),
             pending: BTreeMap::new(),
             busy: BTreeSet::new(),
             retries: BTreeMap::new(),
             reordered: BTreeMap::new(),
-            fresh: BTreeSet::new(),
+            fresh: BTreeMap::new(),
             waiting: BTreeMap::new(),
             dirty: BTreeSet::new(),
             refresh: Refresh {
@@ -185,15 +189,21 @@ impl Addresses {
 
     /// The answer to a command.
     pub(super) fn done(&mut self, id: CommandId, result: &Result<(), Failure>, now: Instant) {
-        let Some(Pending { key, vip, change }) = self.pending.remove(&id) else {
+        let Some(Pending { key, vip, change, since }) = self.pending.remove(&id) else {
             return;
         };
         self.dirty.insert(key);
-        if matches!(change, AddressChange::Refresh { .. }) {
+        if let AddressChange::Refresh { lifetime, .. } = change {
             self.refresh.under_way = self.refresh.under_way.saturating_sub(1);
-            if matches!(result, Err(Failure::Refused(_))) {
+            match result {
+                Ok(()) => {
+                    self.bound.entry(key).and_modify(|until| *until = since + lifetime);
+                }
                 // It is gone, or no longer what it was: adding it again will tell.
-                self.seen.remove(&key);
+                Err(Failure::Refused(_)) => {
+                    self.seen.remove(&key);
+                }
+                Err(_) => {}
             }
             return;
         }
@@ -246,7 +256,7 @@ impl Addresses {
             } else {
                 self.busy.insert(key);
                 self.prepare(key, change, now);
-                self.issue(key, vip, change, commands);
+                self.issue(key, vip, change, now, commands);
             }
         }
         // A leftover that was adopted asks for one at once.
@@ -265,11 +275,11 @@ impl Addresses {
     /// What a change means for what is believed.
     fn prepare(&mut self, key: Key, change: AddressChange, now: Instant) {
         match change {
-            AddressChange::Add { .. } => {
-                self.fresh.insert(key);
+            AddressChange::Add { lifetime, .. } => {
+                self.fresh.insert(key, now + lifetime);
             }
             AddressChange::Remove => {
-                if self.bound.remove(&key) {
+                if self.bound.remove(&key).is_some() {
                     self.reordered.insert(key, now);
                 }
             }
@@ -294,10 +304,11 @@ impl Addresses {
                 None
             }
             (Some(want), Some(seen)) => {
-                if self.bound.insert(key) {
+                if let Entry::Vacant(bound) = self.bound.entry(key) {
                     // A leftover that was adopted may have little of its lifetime left.
-                    let is_fresh = self.fresh.remove(&key);
-                    let due = if is_fresh { now + self.refresh.period } else { now };
+                    let fresh = self.fresh.remove(&key);
+                    bound.insert(fresh.unwrap_or(now));
+                    let due = if fresh.is_some() { now + self.refresh.period } else { now };
                     let next = self.refresh.next_round.get_or_insert(due);
                     *next = (*next).min(due);
                     self.notices.push_back(Notice::Bound(key));
@@ -306,8 +317,9 @@ impl Addresses {
                 is_wrong.then_some((vip_of(key.1, seen.prefix_len)?, AddressChange::Remove))
             }
             (Some(want), None) => {
-                if self.bound.remove(&key) {
-                    self.notices.push_back(Notice::Lost(key, want.vip));
+                if let Some(until) = self.bound.remove(&key) {
+                    let notice = if until > now { Notice::Lost } else { Notice::Expired };
+                    self.notices.push_back(notice(key, want.vip));
                 }
                 let lifetime = self.refresh.lifetime();
                 let not_after = now + want.patience;
@@ -329,7 +341,7 @@ impl Addresses {
         if self.refresh.round.is_none() && self.refresh.next_round.is_some_and(|at| at <= now) {
             self.refresh.next_round = None;
             if !self.bound.is_empty() {
-                self.refresh.round = Some((now, self.bound.iter().copied().collect()));
+                self.refresh.round = Some((now, self.bound.keys().copied().collect()));
             }
         }
     }
@@ -343,7 +355,7 @@ impl Addresses {
             && self.refresh.under_way < WINDOW / 2
             && let Some(key) = queue.pop_front()
         {
-            let is_bound = self.bound.contains(&key);
+            let is_bound = self.is_bound(key);
             let Some(want) = self.wanted.get(&key).filter(|want| want.bind && is_bound) else {
                 continue;
             };
@@ -353,7 +365,7 @@ impl Addresses {
             };
             let vip = want.vip;
             self.refresh.under_way += 1;
-            self.issue(key, vip, change, commands);
+            self.issue(key, vip, change, now, commands);
         }
         if queue.is_empty() && self.refresh.under_way == 0 {
             self.refresh.finish(started, now);
@@ -367,17 +379,18 @@ impl Addresses {
         key: Key,
         vip: Vip,
         change: AddressChange,
+        now: Instant,
         commands: &mut VecDeque<Command>,
     ) {
         self.last_id += 1;
         let id = CommandId(self.last_id);
-        self.pending.insert(id, Pending { key, vip, change });
+        self.pending.insert(id, Pending { key, vip, change, since: now });
         commands.push_back(Command::Address { id, link: key.0, vip, change });
     }
 
     /// Says [`Notice::Bound`] once more of an address that is bound already.
     pub(super) fn tell_again(&mut self, key: Key) {
-        if self.bound.remove(&key) {
+        if self.bound.remove(&key).is_some() {
             self.dirty.insert(key);
         }
     }
@@ -396,7 +409,7 @@ impl Addresses {
 
     /// Whether a wanted address is there and ours.
     pub(super) fn is_bound(&self, key: Key) -> bool {
-        self.bound.contains(&key)
+        self.bound.contains_key(&key)
     }
 
     /// Whether an address is to be bound.

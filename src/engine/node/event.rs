@@ -65,6 +65,11 @@ pub enum EventKind {
         /// The address.
         vip: Vip,
     },
+    /// The lifetime of a bound address ended before it was refreshed; it is added again.
+    AddressExpired {
+        /// The address.
+        vip: Vip,
+    },
     /// A problem has begun.
     Began(Problem),
     /// A problem is over.
@@ -215,6 +220,10 @@ impl fmt::Display for EventKind {
             Self::AddressLost { vip } => {
                 write!(f, "{vip} was removed by somebody else; it is added again")
             }
+            Self::AddressExpired { vip } => write!(
+                f,
+                "{vip} expired because it could not be refreshed in time (a hanging process or kernel); it is added again"
+            ),
             Self::Began(problem) => write!(f, "problem: {problem}"),
             Self::Ended(problem) => write!(f, "no longer: {problem}"),
             Self::Stalled { gap } => {

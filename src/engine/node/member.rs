@@ -85,7 +85,7 @@ pub(super) struct Member {
     incomplete_since: Option<Instant>,
     /// Since when adverts come by unicast alone.
     unicast_since: Option<Instant>,
-    /// Addresses that others removed lately, since when, and how many.
+    /// Addresses that vanished lately, since when, and how many.
     losses: (Instant, u32),
 }
 

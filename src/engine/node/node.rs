@@ -483,6 +483,7 @@ impl Node {
     fn heed(&mut self, notice: Notice, now: Instant) {
         let (Notice::Bound(key)
         | Notice::Lost(key, _)
+        | Notice::Expired(key, _)
         | Notice::InUse(key)
         | Notice::Failing(key, _)) = notice;
         let holders = self.by_address.get(&key.1).map_or(&[][..], Vec::as_slice);
@@ -494,7 +495,14 @@ impl Node {
             let machine = &mut self.machine;
             match &notice {
                 Notice::Bound(_) => member.bound(key, machine, now),
-                Notice::Lost(_, vip) => member.lost(key, *vip, machine, now),
+                &Notice::Lost(_, vip) => {
+                    machine.counters.addresses_lost += 1;
+                    member.lost(key, EventKind::AddressLost { vip }, machine, now);
+                }
+                &Notice::Expired(_, vip) => {
+                    machine.counters.addresses_expired += 1;
+                    member.lost(key, EventKind::AddressExpired { vip }, machine, now);
+                }
                 Notice::InUse(_) => {
                     let problem = Problem::AddressInUse { address: key.1 };
                     member.problems.raise(problem, None, machine, now);

@@ -116,6 +116,8 @@ pub struct Counters {
     pub command_failures: u64,
     /// Addresses that somebody else removed.
     pub addresses_lost: u64,
+    /// Addresses that could not be refreshed in time.
+    pub addresses_expired: u64,
     /// Times this process did not run for longer than a down interval.
     pub stalls: u64,
 }

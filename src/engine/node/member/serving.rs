@@ -15,7 +15,7 @@ use crate::engine::node::status::Failover;
 use crate::engine::time::Instant;
 use crate::engine::vrrp::packet::{Advert, Checksum};
 use crate::engine::vrrp::role::{Cause, Role};
-use crate::model::{Announce, ChecksumForm, Priority, Vip};
+use crate::model::{Announce, ChecksumForm, Priority};
 
 /// A router whose addresses can't be bound leaves the role to others for this long.
 const BIND_HOLD: Duration = Duration::from_secs(10);
@@ -225,23 +225,22 @@ impl Member {
         self.note(EventKind::Serving { addresses, took }, machine);
     }
 
-    /// An address of this router was removed by somebody else. Whoever removes addresses all the
+    /// An address of this router is gone that should be there. Whoever removes addresses all the
     /// time fills no log.
     pub(in crate::engine::node) fn lost(
         &mut self,
         key: Key,
-        vip: Vip,
+        how: EventKind,
         machine: &mut Machine,
         now: Instant,
     ) {
-        machine.counters.addresses_lost += 1;
         machine.announcements.stop(key);
         if now.since(self.losses.0) > LOSSES_PER {
             self.losses = (now, 0);
         }
         self.losses.1 = self.losses.1.saturating_add(1);
         if self.losses.1 <= LOSSES_TOLD {
-            self.note(EventKind::AddressLost { vip }, machine);
+            self.note(how, machine);
         }
     }
 
