@@ -50,6 +50,7 @@ pub mod engine {
         mod addresses;
         mod announcements;
         pub mod command;
+        mod elsewhere;
         pub mod event;
         mod leaving;
         pub mod links;

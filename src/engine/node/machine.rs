@@ -2,19 +2,18 @@
 //! what was heard of addresses elsewhere, and the commands that go out.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::net::IpAddr;
 use std::time::Duration;
 
 use super::addresses::Addresses;
 use super::announcements::Announcements;
 use super::command::{Command, Packet};
+use super::elsewhere::Claims;
 use super::event::{Event, EventKind};
 use super::links::{Key, LinkId, LinkSnapshot};
 use super::node::{Health, Identity};
 use super::status::Counters;
-use crate::engine::time::Instant;
 use crate::engine::vrrp::frames::{Announcement, MacAddress, probe};
-use crate::model::{Family, Vrid};
+use crate::model::Family;
 
 /// The shared part of a node.
 #[derive(Debug)]
@@ -31,7 +30,7 @@ pub(super) struct Machine {
     pub(super) addresses: Addresses,
     pub(super) announcements: Announcements,
     /// Addresses of ours that are advertised under another VRID.
-    pub(super) elsewhere: BTreeMap<Key, Elsewhere>,
+    pub(super) elsewhere: Claims,
     pub(super) counters: Counters,
     pub(super) commands: VecDeque<Command>,
     /// A role, a plan or a link changed, so what is wanted has to be worked out again.
@@ -40,16 +39,6 @@ pub(super) struct Machine {
     pub(super) stalled: Option<Duration>,
     listening: BTreeSet<(LinkId, Family)>,
     random: u64,
-}
-
-/// An advert under another VRID listed an address.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Elsewhere {
-    pub(super) vrid: Vrid,
-    pub(super) source: IpAddr,
-    pub(super) until: Instant,
-    /// Whether another machine announced the address since: it is bound there.
-    pub(super) announced: bool,
 }
 
 impl Machine {
@@ -64,7 +53,7 @@ impl Machine {
             draining: false,
             stopping: false,
             announcements: Announcements::default(),
-            elsewhere: BTreeMap::new(),
+            elsewhere: Claims::default(),
             counters: Counters::default(),
             commands: VecDeque::new(),
             dirty: false,

@@ -16,16 +16,17 @@ use serde::{Deserialize, Serialize};
 
 use super::addresses::Notice;
 use super::command::{Command, CommandId, Failure};
+use super::elsewhere::{Listings, Standing, silence_of};
 use super::event::{EventKind, Problem};
 use super::links::{Instance, Link, LinkId, LinkSnapshot};
-use super::machine::{Elsewhere, Machine};
+use super::machine::Machine;
 use super::member::Member;
 use super::status::{Counters, NodeStatus};
 use crate::engine::time::Instant;
 use crate::engine::vrrp::frames::MacAddress;
 use crate::engine::vrrp::packet::Advert;
 use crate::engine::vrrp::role::Role;
-use crate::model::{Family, VirtualRouter, Vrid};
+use crate::model::{Family, VirtualRouter};
 
 /// Who this machine is.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -67,8 +68,7 @@ pub struct Node {
     members: Vec<Member>,
     /// Which members list an address.
     by_address: BTreeMap<IpAddr, Vec<usize>>,
-    /// What each router on each link last listed, ours or not: a plan may give us its addresses.
-    listings: BTreeMap<(LinkId, Vrid, IpAddr), (Advert, Instant)>,
+    listings: Listings,
     /// The earliest time of the next delayed preemption: one router a second.
     next_preemption: Instant,
     /// The latest time that any input had.
@@ -81,8 +81,6 @@ pub struct Node {
 
 /// Between two delayed preemptions on one node.
 const PREEMPTION_PAUSE: Duration = Duration::from_secs(1);
-/// Routers whose lists are kept; more of them at a time are no LAN but an attack.
-const LISTINGS: usize = 1024;
 
 impl Node {
     /// A node with an empty plan that sees no links. `seed` spreads what is jittered.
@@ -92,7 +90,7 @@ impl Node {
             machine: Machine::new(identity, seed),
             members: Vec::new(),
             by_address: BTreeMap::new(),
-            listings: BTreeMap::new(),
+            listings: Listings::default(),
             next_preemption: Instant::ZERO,
             latest: Instant::ZERO,
             plan_seen: false,
@@ -125,10 +123,8 @@ impl Node {
         self.index();
         self.review_all(now);
         let listings = std::mem::take(&mut self.listings);
-        for (&(link, _, source), (advert, at)) in &listings {
-            if *at + silence_of(advert) > now {
-                self.hear_elsewhere(link, advert, source, *at);
-            }
+        for (link, advert, source, at) in listings.standing(now) {
+            self.hear_elsewhere(link, advert, source, at);
         }
         self.listings = listings;
     }
@@ -189,23 +185,7 @@ impl Node {
         }
         self.machine.counters.foreign_vrid += u64::from(!is_known);
         self.hear_elsewhere(link, &advert, source, received_at);
-        self.keep_listing(link, advert, source, received_at);
-    }
-
-    fn keep_listing(&mut self, link: LinkId, advert: Advert, source: IpAddr, at: Instant) {
-        let key = (link, advert.vrid, source);
-        if advert.priority.is_none() {
-            self.listings.remove(&key);
-        } else if let Some(known) = self.listings.get_mut(&key) {
-            *known = (advert, at);
-        } else {
-            if self.listings.len() >= LISTINGS {
-                self.listings.retain(|_, (old, heard)| *heard + silence_of(old) > at);
-            }
-            if self.listings.len() < LISTINGS {
-                self.listings.insert(key, (advert, at));
-            }
-        }
+        self.listings.keep(link, advert, source, received_at);
     }
 
     /// Addresses of ours in an advert of another VRID are not bound until it is silent for a
@@ -219,30 +199,21 @@ impl Node {
                     continue;
                 }
                 let key = (link, *address);
+                let (claim, until) = ((advert.vrid, source), at + silence_of(advert));
+                let machine = &mut self.machine;
                 if advert.priority.is_none() {
-                    let is_his = |e: &Elsewhere| e.source == source && e.vrid == advert.vrid;
-                    if self.machine.elsewhere.get(&key).is_some_and(is_his) {
-                        self.machine.elsewhere.remove(&key);
-                        self.machine.dirty = true;
+                    machine.dirty |= machine.elsewhere.withdraw(key, claim);
+                    continue;
+                }
+                match machine.elsewhere.hear(key, claim, until, at) {
+                    Standing::Outdone => continue,
+                    Standing::Known => {}
+                    Standing::New => {
+                        machine.dirty = true;
+                        member.remind(machine, at);
                     }
-                    continue;
                 }
-                let until = at + silence_of(advert);
-                let before = self.machine.elsewhere.get(&key).copied();
-                // Of several claimants the lowest counts.
-                if before.is_some_and(|other| other.vrid < advert.vrid && other.until > at) {
-                    continue;
-                }
-                let same = before.filter(|other| other.vrid == advert.vrid);
-                let announced = same.is_some_and(|other| other.announced);
-                let heard = Elsewhere { vrid: advert.vrid, source, until, announced };
-                self.machine.elsewhere.insert(key, heard);
-                if same.is_none() {
-                    self.machine.dirty = true;
-                    member.remind(&mut self.machine, at);
-                }
-                let claim = (advert.vrid, source);
-                member.hear_elsewhere(*address, claim, until, &mut self.machine, at);
+                member.hear_elsewhere(*address, claim, until, machine, at);
             }
         }
     }
@@ -260,9 +231,7 @@ impl Node {
             return;
         }
         let now = self.latest;
-        if let Some(elsewhere) = self.machine.elsewhere.get_mut(&(link, address)) {
-            self.machine.dirty |= !std::mem::replace(&mut elsewhere.announced, true);
-        }
+        self.machine.dirty |= self.machine.elsewhere.hear_announcement((link, address));
         let holders = self.by_address.get(&address).map_or(&[][..], Vec::as_slice);
         for &place in holders {
             let Some(member) = self.members.get_mut(place) else { continue };
@@ -333,9 +302,7 @@ impl Node {
             self.machine.counters.stalls += 1;
             self.machine.note(None, EventKind::Stalled { gap });
         }
-        let heard = self.machine.elsewhere.len();
-        self.machine.elsewhere.retain(|_, elsewhere| elsewhere.until > now);
-        self.machine.dirty |= self.machine.elsewhere.len() != heard;
+        self.machine.dirty |= self.machine.elsewhere.expire(now);
     }
 
     /// Delayed preemptions, one router a second: a node that comes back must not take a hundred
@@ -382,7 +349,7 @@ impl Node {
             .filter_map(Member::preempt_due)
             .min()
             .map(|due| due.max(self.next_preemption));
-        let elsewhere = self.machine.elsewhere.values().map(|elsewhere| elsewhere.until).min();
+        let elsewhere = self.machine.elsewhere.poll_timeout();
         let announcements = self.machine.announcements.poll_timeout();
         let addresses = self.machine.addresses.poll_timeout();
         [members, preemption, elsewhere, announcements, addresses].into_iter().flatten().min()
@@ -511,11 +478,6 @@ impl Node {
             }
         }
     }
-}
-
-/// After this long without an advert its addresses are free: any down interval has passed.
-fn silence_of(advert: &Advert) -> Duration {
-    advert.interval.duration() * 4
 }
 
 /// Whether two snapshots differ in nothing but addresses of barevip.

@@ -182,7 +182,7 @@ impl Member {
     /// Whether another VRID has a better claim: it was there first, or both hold the address and
     /// it is the lower one. One that only lists it takes it from nobody.
     fn is_elsewhere(&self, key: Key, machine: &Machine) -> bool {
-        machine.elsewhere.get(&key).is_some_and(|other| {
+        machine.elsewhere.get(key).is_some_and(|other| {
             let holds = machine.addresses.is_bound(key) || machine.addresses.is_adding(key);
             !holds || (other.announced && other.vrid < self.config.vrid)
         })
