@@ -16,7 +16,16 @@ const GRACE: Duration = Duration::from_millis(10);
 
 /// A handover under way.
 #[derive(Debug)]
-pub(super) struct Leaving {
+pub(super) enum Leaving {
+    /// Addresses are held until others have announced them.
+    Holding(Holding),
+    /// Everything was let go; priority 0 follows once the kernel says so.
+    Parting,
+}
+
+/// Addresses that wait for a successor.
+#[derive(Debug)]
+pub(super) struct Holding {
     held: BTreeSet<IpAddr>,
     /// Announced elsewhere, in that order, and held until then.
     claimed: VecDeque<(Instant, IpAddr)>,
@@ -25,6 +34,23 @@ pub(super) struct Leaving {
 }
 
 impl Leaving {
+    pub(super) fn holds(&self, address: IpAddr) -> bool {
+        match self {
+            Self::Holding(holding) => holding.held.contains(&address),
+            Self::Parting => false,
+        }
+    }
+
+    /// When to call [`Holding::release`], or when holding is over.
+    pub(super) fn poll_timeout(&self) -> Option<Instant> {
+        match self {
+            Self::Holding(holding) => Some(holding.poll_timeout()),
+            Self::Parting => None,
+        }
+    }
+}
+
+impl Holding {
     pub(super) fn new(held: BTreeSet<IpAddr>, now: Instant) -> Self {
         Self { held, claimed: VecDeque::new(), handed_over: 0, until: now + PATIENCE }
     }
@@ -47,16 +73,11 @@ impl Leaving {
         self.handed_over > before
     }
 
-    pub(super) fn holds(&self, address: IpAddr) -> bool {
-        self.held.contains(&address)
-    }
-
     pub(super) fn is_over(&self, now: Instant) -> bool {
         self.held.is_empty() || self.until <= now
     }
 
-    /// When to call [`Self::release`], or when it is over.
-    pub(super) fn poll_timeout(&self) -> Instant {
+    fn poll_timeout(&self) -> Instant {
         self.claimed.front().map_or(self.until, |(due, _)| self.until.min(*due))
     }
 
@@ -79,24 +100,24 @@ mod tests {
 
     #[test]
     fn each_address_is_released_a_moment_after_its_announcement() {
-        let mut leaving = Leaving::new([vip(1), vip(2)].into(), at(0));
-        leaving.claim(vip(2), at(100));
-        leaving.claim(vip(2), at(105));
-        leaving.claim(vip(3), at(105));
-        assert_eq!(leaving.poll_timeout(), at(110));
-        assert!(!leaving.release(at(109)));
-        assert!(leaving.release(at(110)));
-        assert!(leaving.holds(vip(1)) && !leaving.holds(vip(2)));
-        assert!(!leaving.is_over(at(1099)) && leaving.is_over(at(1100)));
-        assert_eq!(leaving.summary(), EventKind::Released { handed_over: 1, unclaimed: 1 });
+        let mut holding = Holding::new([vip(1), vip(2)].into(), at(0));
+        holding.claim(vip(2), at(100));
+        holding.claim(vip(2), at(105));
+        holding.claim(vip(3), at(105));
+        assert_eq!(holding.poll_timeout(), at(110));
+        assert!(!holding.release(at(109)));
+        assert!(holding.release(at(110)));
+        assert!(holding.held == [vip(1)].into());
+        assert!(!holding.is_over(at(1099)) && holding.is_over(at(1100)));
+        assert_eq!(holding.summary(), EventKind::Released { handed_over: 1, unclaimed: 1 });
     }
 
     #[test]
     fn it_is_over_when_the_last_one_was_released() {
-        let mut leaving = Leaving::new([vip(1)].into(), at(0));
-        leaving.claim(vip(1), at(5));
-        assert!(!leaving.is_over(at(14)));
-        leaving.release(at(15));
-        assert!(leaving.is_over(at(15)));
+        let mut holding = Holding::new([vip(1)].into(), at(0));
+        holding.claim(vip(1), at(5));
+        assert!(!holding.is_over(at(14)));
+        holding.release(at(15));
+        assert!(holding.is_over(at(15)));
     }
 }

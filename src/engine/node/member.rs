@@ -70,8 +70,6 @@ pub(super) struct Member {
     vouched: bool,
     probing: Option<Probing>,
     leaving: Option<Leaving>,
-    /// Everything was let go; priority 0 follows once the kernel says so.
-    parting: bool,
     /// The last sign of life of an Active router.
     last_sign: Option<Instant>,
     serving: Serving,
@@ -144,7 +142,6 @@ impl Member {
             vouched: false,
             probing: None,
             leaving: None,
-            parting: false,
             last_sign: None,
             serving: Serving::default(),
             last_failover: None,
@@ -362,7 +359,8 @@ impl Member {
     pub(super) fn wake(&mut self, machine: &mut Machine, now: Instant) {
         self.router.wake(now);
         self.announce_source(machine, now);
-        machine.dirty |= self.leaving.take().is_some();
+        let holds = |leaving: &mut Leaving| matches!(leaving, Leaving::Holding(_));
+        machine.dirty |= self.leaving.take_if(holds).is_some();
         self.carry_out(machine, now);
     }
 
@@ -412,7 +410,7 @@ impl Member {
             self.router.poll_timeout(),
             self.fault_at(),
             self.probing.map(|probing| probing.next_at),
-            self.leaving.as_ref().map(Leaving::poll_timeout),
+            self.leaving.as_ref().and_then(Leaving::poll_timeout),
             self.reminders.poll_timeout(),
             self.answers.poll_timeout(),
             self.refresh_at,

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::{FOREIGN_KEPT, Member, Takeover};
 use crate::engine::node::event::Problem;
+use crate::engine::node::leaving::Leaving;
 use crate::engine::node::machine::Machine;
 use crate::engine::time::Instant;
 use crate::engine::vrrp::frames::MacAddress;
@@ -158,8 +159,8 @@ impl Member {
         machine: &mut Machine,
         now: Instant,
     ) {
-        if let Some(leaving) = &mut self.leaving {
-            leaving.claim(address, now);
+        if let Some(Leaving::Holding(holding)) = &mut self.leaving {
+            holding.claim(address, now);
             return;
         }
         let is_bound = self.link.is_some_and(|link| machine.addresses.is_bound((link, address)));

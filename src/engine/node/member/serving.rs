@@ -8,7 +8,7 @@ use super::{Member, pace};
 use crate::engine::node::addresses::Wanted;
 use crate::engine::node::command::Packet;
 use crate::engine::node::event::{EventKind, Problem};
-use crate::engine::node::leaving::Leaving;
+use crate::engine::node::leaving::{Holding, Leaving};
 use crate::engine::node::links::Key;
 use crate::engine::node::machine::Machine;
 use crate::engine::node::status::Failover;
@@ -63,7 +63,6 @@ impl Member {
         self.decided = true;
         self.probing = None;
         self.leaving = None;
-        self.parting = false;
         self.serving = Serving { from: Some(self.last_sign.unwrap_or(now)), told: false };
         self.refresh_at = Some(now + self.refresh_pause());
         // The role may be back before anything was let go: clients hear of it all the same.
@@ -115,19 +114,21 @@ impl Member {
             .map(|(_, address)| address)
             .collect();
         if !at_once && !bound.is_empty() {
-            self.leaving = Some(Leaving::new(bound, now));
+            self.leaving = Some(Leaving::Holding(Holding::new(bound, now)));
         }
     }
 
     /// Ends the handover when every address was claimed, or none was for too long.
     pub(super) fn let_go_if_due(&mut self, machine: &mut Machine, now: Instant) {
-        if let Some(leaving) = &mut self.leaving {
-            machine.dirty |= leaving.release(now);
-        }
-        if let Some(leaving) = self.leaving.take_if(|leaving| leaving.is_over(now)) {
-            self.note(leaving.summary(), machine);
+        let Some(Leaving::Holding(holding)) = &mut self.leaving else {
+            return;
+        };
+        machine.dirty |= holding.release(now);
+        if holding.is_over(now) {
+            let summary = holding.summary();
+            self.leaving = Some(Leaving::Parting);
+            self.note(summary, machine);
             machine.dirty = true;
-            self.parting = true;
         }
     }
 
@@ -137,17 +138,18 @@ impl Member {
         // What another router of the plan took over from this one stays.
         let is_here =
             |key: &Key| machine.addresses.is_ours(*key) && !machine.addresses.is_wanted(*key);
-        if !self.parting || self.keys().iter().any(is_here) {
+        let is_parting = matches!(self.leaving, Some(Leaving::Parting));
+        if !is_parting || self.keys().iter().any(is_here) {
             return;
         }
-        self.parting = false;
+        self.leaving = None;
         self.router.part(now);
         self.carry_out(machine, now);
     }
 
     /// Whether addresses are still being handed over.
     pub(in crate::engine::node) const fn is_leaving(&self) -> bool {
-        self.leaving.is_some() || self.parting
+        self.leaving.is_some()
     }
 
     /// What this router wants of the kernel.
