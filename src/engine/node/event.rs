@@ -259,7 +259,10 @@ impl fmt::Display for Problem {
                 "{address} is advertised by {source} under VRID {vrid}; it is not bound here"
             ),
             Self::ForeignClaim { address, mac } => {
-                write!(f, "{address} was announced by {mac} while it is ours; announced again")
+                write!(
+                    f,
+                    "{address} was announced by {mac} while it is ours; it is announced again"
+                )
             }
             Self::ForeignRouter { source } => write!(
                 f,
