@@ -144,6 +144,7 @@ impl NodeHandle {
         })?;
         let sender = Sender::open()
             .with_context(|| format!("can't open the sockets that adverts leave on; {rights}"))?;
+        let lock = first_to_close(lock)?;
         let wake = Arc::new(Wake::new().context("can't make an eventfd")?);
         let (inputs, inbox) = mpsc::channel();
         let remote = Remote { inputs, wake: Arc::clone(&wake) };
@@ -240,6 +241,13 @@ pub(super) fn lock(instance: Instance) -> anyhow::Result<UnixDatagram> {
             anyhow::Error::new(error).context(format!("can't take the lock @{name}"))
         }
     })
+}
+
+/// The lock under a higher number than any packet socket's. A dying process closes its files from
+/// the highest number down, and each packet socket takes the kernel 10 ms or more
+/// (`packet_release` waits for all processors): `barevip cleanup` need not wait for those.
+fn first_to_close(lock: UnixDatagram) -> anyhow::Result<UnixDatagram> {
+    lock.try_clone().context("can't keep the lock")
 }
 
 /// Takes the netlink thread's reports; of unread snapshots at most one waits.
