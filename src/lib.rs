@@ -45,6 +45,14 @@ pub mod engine {
         pub mod router;
     }
 
+    /// The whole cluster: who gets what, who may serve it.
+    pub mod cluster {
+        pub mod allocator;
+        pub mod decision;
+        pub mod placement;
+        pub mod world;
+    }
+
     /// One machine: roles × plan against what the kernel shows.
     pub mod node {
         mod addresses;

@@ -3,6 +3,8 @@
 //!
 //! Every type holds only legal values, so nothing below has to check again.
 
+mod pool;
+pub mod range;
 mod virtual_router;
 
 use std::fmt;
@@ -14,6 +16,8 @@ use std::time::Duration;
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
+pub use self::pool::{Announcing, Labels, Pinned, Pool, Requests, Rule, Selector, Sharing};
+pub use self::range::AddressRange;
 pub use self::virtual_router::{
     Announce, Candidate, Candidates, ChecksumForm, Entry, EntryState, LinkSelector, Plan, Preempt,
     Transport, Version, VirtualRouter,

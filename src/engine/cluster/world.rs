@@ -1,0 +1,279 @@
+//! The whole cluster as the controller sees it: what the watches show, overlaid with its own
+//! writes that they have not shown yet. Everything that `engine::cluster` decides, it decides
+//! from one of these.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use ipnet::IpNet;
+
+use crate::model::{AddressRange, Candidate, Family, Labels, Pool, Vrid};
+
+/// Uid of an object; a re-created namesake has another.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Uid(pub Arc<str>);
+
+impl fmt::Display for Uid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl From<&str> for Uid {
+    fn from(text: &str) -> Self {
+        Self(text.into())
+    }
+}
+
+/// Wall-clock time in seconds since 1970, as Kubernetes objects carry it. Leaders' clocks differ a
+/// little; nothing but cool-downs and orders by age hangs on it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Timestamp(pub i64);
+
+/// Namespace and name of a Service.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ServiceKey {
+    /// Its namespace.
+    pub namespace: Arc<str>,
+    /// Its name.
+    pub name: Arc<str>,
+}
+
+impl fmt::Display for ServiceKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.namespace, self.name)
+    }
+}
+
+/// All that is decided from.
+#[derive(Clone, Debug, Default)]
+pub struct World {
+    /// Every Service, of any type: others' externalIPs are respected.
+    pub services: BTreeMap<Uid, Service>,
+    /// Pools by name.
+    pub pools: BTreeMap<Arc<str>, PoolObject>,
+    /// `VirtualRouter`s by name: where the claims are.
+    pub routers: BTreeMap<Arc<str>, RouterObject>,
+    /// Nodes by name, with what their agents report.
+    pub nodes: BTreeMap<Arc<str>, Node>,
+    /// Labels of namespaces.
+    pub namespaces: BTreeMap<Arc<str>, Labels>,
+    /// Ranges that no pool may touch, and whose they are ("pods of node a").
+    pub taken: Vec<(AddressRange, String)>,
+    /// Claims of this leader that were never published: (address, Service). Such an address needs
+    /// no rest.
+    pub unpublished: BTreeSet<(IpAddr, Uid)>,
+    /// What applies to the whole cluster.
+    pub settings: Settings,
+}
+
+/// What applies to the whole cluster.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// Whether Services without a class are ours.
+    pub default_class: bool,
+    /// Whether addresses are written into `spec.externalIPs` too.
+    pub mirror: bool,
+    /// What VRIDs are hashed with, so that two clusters on a LAN seldom choose the same.
+    pub cluster: Arc<str>,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self { default_class: true, mirror: false, cluster: "".into() }
+    }
+}
+
+/// An `IngressPool`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PoolObject {
+    /// Its uid.
+    pub uid: Uid,
+    /// Its generation.
+    pub generation: i64,
+    /// When it was made.
+    pub created: Timestamp,
+    /// What it says; or why that can't be read.
+    pub pool: Result<Pool, String>,
+}
+
+/// A Service, pruned to what allocation needs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Service {
+    /// Its name.
+    pub key: ServiceKey,
+    /// The precondition of writes to it.
+    pub resource_version: Arc<str>,
+    /// When it was made.
+    pub created: Timestamp,
+    /// Has a deletionTimestamp: it keeps what it has, and gets nothing.
+    pub deleting: bool,
+    /// `spec.type` is LoadBalancer.
+    pub load_balancer: bool,
+    /// `spec.loadBalancerClass`.
+    pub class: Option<Arc<str>>,
+    /// `spec.ipFamilies`, in its order.
+    pub families: Vec<Family>,
+    /// `spec.ipFamilyPolicy` is RequireDualStack: both families or none.
+    pub requires_both: bool,
+    /// Ports that it listens on.
+    pub ports: BTreeSet<Port>,
+    /// `spec.externalTrafficPolicy` is Local.
+    pub local: bool,
+    /// The pods it selects; sharers of policy Local need the same.
+    pub selector: Labels,
+    /// Its labels.
+    pub labels: Labels,
+    /// `spec.loadBalancerIP` and the annotation `barevip.io/addresses`: each as written.
+    pub requested: Vec<String>,
+    /// The annotation `barevip.io/pool`.
+    pub pool: Option<Arc<str>>,
+    /// The annotation `barevip.io/share`.
+    pub share: Option<Arc<str>>,
+    /// `spec.externalIPs`, as written.
+    pub external_ips: Vec<String>,
+    /// `status.loadBalancer.ingress`, as written.
+    pub ingress: Vec<Ingress>,
+    /// Our condition `barevip.io/Allocated`, if it has one.
+    pub condition: Option<Condition>,
+    /// Another manager keeps replacing our status: hands off.
+    pub contested: bool,
+}
+
+/// A port that a Service listens on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Port {
+    /// TCP, UDP or SCTP.
+    pub protocol: Protocol,
+    /// Its number.
+    pub number: u16,
+}
+
+/// Protocols of Service ports.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Protocol {
+    /// RFC 9293.
+    Tcp,
+    /// RFC 768.
+    Udp,
+    /// RFC 9260.
+    Sctp,
+}
+
+/// One entry of `status.loadBalancer.ingress`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Ingress {
+    /// `ip`, as written.
+    pub ip: Option<String>,
+    /// `hostname`.
+    pub hostname: Option<String>,
+}
+
+/// Our condition on a Service.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Condition {
+    /// "True" or "False".
+    pub met: bool,
+    /// One word.
+    pub reason: String,
+    /// One sentence.
+    pub message: String,
+}
+
+/// A `VirtualRouter` of the API.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RouterObject {
+    /// Its uid.
+    pub uid: Uid,
+    /// Its generation: the precondition of writes to it.
+    pub generation: i64,
+    /// What it says.
+    pub spec: RouterSpec,
+}
+
+/// What a `VirtualRouter` says, as far as the cluster decides it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RouterSpec {
+    /// The pool that it was made for.
+    pub pool: Arc<str>,
+    /// The family of all its addresses.
+    pub family: Family,
+    /// Its identifier on the LAN.
+    pub vrid: Vrid,
+    /// Its addresses and who has them.
+    pub claims: BTreeMap<IpAddr, Claim>,
+    /// Who may become Active.
+    pub candidates: Vec<Candidate>,
+    /// The candidate that is asked to take over.
+    pub takeover: Option<Arc<str>>,
+}
+
+/// An address that somebody has or had.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Claim {
+    /// Announced for these Services, oldest holder first; several share it. Never empty.
+    Held(Vec<Holder>),
+    /// Nobody's any more, resting.
+    Released(Release),
+}
+
+/// A Service that has an address.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Holder {
+    /// Its uid.
+    pub uid: Uid,
+    /// Its name, so that a re-created one gets its address back.
+    pub service: ServiceKey,
+}
+
+/// How an address was given back.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Release {
+    /// When.
+    pub at: Timestamp,
+    /// Who had it last.
+    pub by: ServiceKey,
+    /// No node serves it any more.
+    pub confirmed: bool,
+}
+
+/// A node of the cluster.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Node {
+    /// Its labels.
+    pub labels: Labels,
+    /// Annotated `barevip.io/drain: "true"`: it hands over and takes nothing.
+    pub drained: bool,
+    /// Tainted `node.kubernetes.io/out-of-service`.
+    pub out_of_service: bool,
+    /// Its Ready condition is Unknown: its kubelet is not heard.
+    pub unknown: bool,
+    /// What its agent said last; none: there is no agent.
+    pub report: Option<Report>,
+}
+
+/// What an agent reports in its `Announcer`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Report {
+    /// When.
+    pub at: Timestamp,
+    /// Links that can carry addresses (up, carrier, no bridge or bond master), and their own
+    /// addresses.
+    pub links: BTreeMap<Arc<str>, Vec<IpNet>>,
+    /// Routers that it is Active for, and the statement of them that it has taken up.
+    pub active: BTreeMap<Arc<str>, (Uid, i64)>,
+    /// VRIDs that others use on its links: no router of ours lists their addresses.
+    pub foreign: BTreeSet<(Family, Vrid)>,
+}
+
+impl RouterSpec {
+    /// Addresses that Services have.
+    pub fn held(&self) -> impl Iterator<Item = (IpAddr, &[Holder])> {
+        self.claims.iter().filter_map(|(address, claim)| match claim {
+            Claim::Held(holders) => Some((*address, holders.as_slice())),
+            Claim::Released(_) => None,
+        })
+    }
+}
