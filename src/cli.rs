@@ -97,6 +97,39 @@ Examples:
         #[arg(long, value_name = "PATH")]
         socket: Option<PathBuf>,
     },
+    /// Give every Service of type LoadBalancer an address
+    ///
+    /// Runs the allocator of a Kubernetes cluster: Services get their addresses from IngressPools.
+    /// Several may run, one leads. The cluster is that of the pod that it runs in, else of the
+    /// file that KUBECONFIG names.
+    #[command(
+        verbatim_doc_comment,
+        after_help = "\
+Example:
+  KUBECONFIG=~/.kube/config barevip controller --namespace barevip-system"
+    )]
+    Controller {
+        /// The namespace of the lease that says who leads
+        #[arg(long, env = "POD_NAMESPACE", default_value = "barevip-system", value_name = "NAME")]
+        namespace: String,
+        /// Whether Services without a loadBalancerClass are served; those of barevip.io/vip are
+        #[arg(long, default_value_t = true, action = clap::ArgAction::Set, value_name = "BOOL")]
+        default_class: bool,
+    },
+    /// Print the Kubernetes manifests
+    ///
+    /// Prints what deploy/ holds, for kubectl apply -f -.
+    #[command(
+        verbatim_doc_comment,
+        after_help = "\
+Example:
+  barevip manifests crds | kubectl apply --server-side -f -"
+    )]
+    Manifests {
+        /// Which ones
+        #[arg(value_enum, default_value_t = Manifests::Crds)]
+        which: Manifests,
+    },
     /// Check a configuration file
     ///
     /// Reads a configuration file as `run` does and prints everything that is wrong with it, each
@@ -190,4 +223,11 @@ mod tests {
     fn the_command_line_is_well_formed() {
         Cli::command().debug_assert();
     }
+}
+
+/// Groups of Kubernetes manifests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Manifests {
+    /// The custom resource definitions
+    Crds,
 }

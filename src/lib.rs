@@ -26,7 +26,9 @@ pub mod model;
 pub mod app {
     pub mod check;
     pub mod cleanup;
+    pub mod controller;
     pub mod demo;
+    pub mod manifests;
     pub mod node_loop;
     pub mod observed;
     pub mod standalone;
@@ -91,6 +93,15 @@ pub mod io {
         mod route_socket;
         pub mod scheduler;
         pub mod send;
+    }
+
+    /// The API server: what it shows, and how it is written to.
+    pub mod kubernetes {
+        pub mod pool_status;
+        pub mod reading;
+        pub mod resources;
+        pub mod watch;
+        pub mod write;
     }
 
     /// A LAN in network namespaces, for the demonstration, the tests and the benchmarks.

@@ -4,7 +4,7 @@ use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
 
 use barevip::app;
-use barevip::cli::{Cli, Command, LogFormat, LogLevel, LogOptions, OutputFormat};
+use barevip::cli::{Cli, Command, LogFormat, LogLevel, LogOptions, Manifests, OutputFormat};
 use barevip::config::Rejected;
 use clap::Parser;
 use tracing::level_filters::LevelFilter;
@@ -28,6 +28,10 @@ fn dispatch(command: Command) -> anyhow::Result<()> {
     let mut out = io::stdout();
     match command {
         Command::Run { config, socket } => app::standalone::run(&config, socket),
+        Command::Controller { namespace, default_class } => {
+            app::controller::run(&app::controller::Options { namespace, default_class })
+        }
+        Command::Manifests { which: Manifests::Crds } => app::manifests::print_crds(&mut out),
         Command::Check { config } => app::check::run(&config, &mut out),
         Command::Status { socket, output } => {
             app::status::run(socket.as_deref(), output == OutputFormat::Json, &mut out)

@@ -118,8 +118,8 @@ pub struct Announcing {
     pub interfaces: Vec<String>,
     /// Nodes that may announce.
     pub nodes: Selector,
-    /// Nodes that are preferred while they are healthy.
-    pub preferred: Selector,
+    /// Nodes that are preferred while they are healthy; none: all are alike.
+    pub preferred: Option<Selector>,
     /// How often the Active node advertises; the default grows with the routers on a link.
     pub interval: Option<Interval>,
     /// Whether a higher candidate takes over from a lower one.

@@ -21,6 +21,12 @@ impl fmt::Display for Uid {
     }
 }
 
+impl From<Arc<str>> for Uid {
+    fn from(text: Arc<str>) -> Self {
+        Self(text)
+    }
+}
+
 impl From<&str> for Uid {
     fn from(text: &str) -> Self {
         Self(text.into())

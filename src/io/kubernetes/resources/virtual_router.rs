@@ -1,0 +1,117 @@
+//! `VirtualRouter`: the claims on addresses, and who may serve them.
+
+#![allow(unreachable_pub, reason = "the derive repeats the structs where nobody can reach them")]
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+use kube::{CustomResource, KubeSchema};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// A virtual router (RFC 9568) of an `IngressPool`: the addresses that were given to Services, and
+/// the nodes that may announce them. The controller alone writes it.
+#[derive(CustomResource, KubeSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[kube(
+    group = "barevip.io",
+    version = "v1alpha1",
+    kind = "VirtualRouter",
+    plural = "virtualrouters",
+    shortname = "vrouter",
+    category = "barevip",
+    status = "VirtualRouterStatus",
+    derive = "PartialEq",
+    doc = "A virtual router (RFC 9568): which addresses were given to whom, and which nodes may announce them. Written by the barevip controller alone; deleting one does not free its addresses.",
+    printcolumn = r#"{"name":"Pool","type":"string","jsonPath":".spec.pool"}"#,
+    printcolumn = r#"{"name":"Vrid","type":"integer","jsonPath":".spec.vrid"}"#,
+    printcolumn = r#"{"name":"Active","type":"string","jsonPath":".status.active"}"#,
+    printcolumn = r#"{"name":"Addresses","type":"string","jsonPath":".spec.addresses[*].ip","priority":1}"#,
+    printcolumn = r#"{"name":"Age","type":"date","jsonPath":".metadata.creationTimestamp"}"#
+)]
+#[serde(rename_all = "camelCase")]
+pub struct VirtualRouterSpec {
+    /// The pool that it was made for.
+    pub pool: String,
+    /// The family of all its addresses.
+    pub family: IpFamily,
+    /// Its identifier on the LAN, 1 to 255.
+    pub vrid: u8,
+    /// Its addresses: who has them, or since when they rest.
+    #[serde(default)]
+    pub addresses: Vec<AddressEntry>,
+    /// The nodes that may announce, the preferred one first.
+    #[serde(default)]
+    pub candidates: Vec<CandidateNode>,
+    /// The candidate that is asked to take over now.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub takeover: Option<String>,
+}
+
+/// A family of addresses, as in a Service's `ipFamilies`.
+#[derive(JsonSchema, Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum IpFamily {
+    /// IPv4.
+    IPv4,
+    /// IPv6.
+    IPv6,
+}
+
+/// One address.
+#[derive(KubeSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct AddressEntry {
+    /// The address.
+    pub ip: String,
+    /// The Services that have it; several share it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub holders: Vec<AddressHolder>,
+    /// How it was given back. Such an address is no longer announced, and rests.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub released: Option<AddressRelease>,
+}
+
+/// A Service that has an address.
+#[derive(KubeSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct AddressHolder {
+    /// Its uid.
+    pub uid: String,
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+}
+
+/// How an address was given back.
+#[derive(KubeSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct AddressRelease {
+    /// When.
+    pub at: Time,
+    /// The namespace of the Service that had it.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+    /// Whether it is known that no node serves it any more.
+    #[serde(default)]
+    pub confirmed: bool,
+}
+
+/// A node that may announce.
+#[derive(KubeSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CandidateNode {
+    /// Its name.
+    pub node: String,
+    /// Its priority, 1 to 254; the highest one that is alive announces.
+    pub priority: u8,
+    /// New beside an Active one: silent until it has heard it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub joining: bool,
+}
+
+/// Who announces.
+#[derive(KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct VirtualRouterStatus {
+    /// The node that announces the addresses.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub active: Option<String>,
+    /// What is wrong, if something is.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub conditions: Vec<Condition>,
+}
