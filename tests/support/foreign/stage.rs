@@ -152,6 +152,11 @@ impl Stage {
         &self.lan.nodes()[self.index(name)]
     }
 
+    /// A machine that takes no part.
+    pub(crate) fn client(&self) -> &Host {
+        self.lan.client()
+    }
+
     /// Where a machine keeps its files.
     pub(crate) fn directory(&self, name: &str) -> &Path {
         &self.machines[self.index(name)].directory
