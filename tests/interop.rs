@@ -2,14 +2,7 @@
 //! Wireshark's dissectors make of its packets.
 //!
 //! Needs root and the Debian packages keepalived, frr, iproute2, tcpdump and tshark.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::print_stdout,
-    reason = "a test fails by panicking"
-)]
+#![cfg(test)]
 
 mod support {
     pub(crate) mod foreign {

@@ -2,14 +2,7 @@
 //! namespaces and a client that asks their address a thousand times a second.
 //!
 //! Needs root, or a user namespace (`unshare --user --map-root-user`).
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::print_stderr,
-    reason = "a test fails by panicking"
-)]
+#![cfg(test)]
 
 mod support {
     pub(crate) mod netns {

@@ -1,11 +1,5 @@
 //! The daemon as systemd and its operator meet it: a real one, on a LAN of network namespaces.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    reason = "a test fails by panicking"
-)]
+#![cfg(test)]
 
 use std::fs;
 use std::io::{BufRead, BufReader};
