@@ -14,6 +14,7 @@ mod support {
         pub(crate) mod wireshark;
         pub(crate) mod witness;
     }
+    pub(crate) mod scratch;
 }
 
 use std::process::Command;

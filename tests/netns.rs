@@ -9,8 +9,8 @@ mod support {
         pub(crate) mod cluster;
         pub(crate) mod daemon;
         pub(crate) mod patience;
-        pub(crate) mod scratch;
     }
+    pub(crate) mod scratch;
 }
 
 use std::net::IpAddr;
@@ -28,7 +28,7 @@ use support::netns::cluster::{
 };
 use support::netns::daemon::{Daemon, addresses, ip};
 use support::netns::patience::{unless, until};
-use support::netns::scratch::Scratch;
+use support::scratch::Scratch;
 
 const ALL: [usize; 3] = [0, 1, 2];
 
