@@ -1,12 +1,7 @@
 //! The command as its users meet it: help, exit statuses, and what it says of wrong files.
 //!
 //! What is printed stands in `snapshots/`; `INSTA_UPDATE=always cargo test --test cli` renews it.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    reason = "a test fails by panicking"
-)]
+#![cfg(test)]
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,11 +1,6 @@
 //! The configuration file: what it means, and that no text whatever makes reading it fail in
 //! another way than by saying why.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    reason = "a test fails by panicking"
-)]
+#![cfg(test)]
 
 use std::time::Duration;
 

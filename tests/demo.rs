@@ -1,12 +1,6 @@
 //! `barevip demo` as whoever tries it meets it. What its acts cost is for people to see: a busy
 //! machine may take longer than they allow.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    reason = "a test fails by panicking"
-)]
+#![cfg(test)]
 
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, Command, Stdio};

@@ -1,11 +1,10 @@
 //! The status socket: what it answers, and that neither a dead daemon's file nor a rude client
 //! keeps it from answering.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    reason = "a test fails by panicking"
-)]
+#![cfg(test)]
+
+mod support {
+    pub(crate) mod scratch;
+}
 
 use std::fs;
 use std::io::{Read, Write};
@@ -16,12 +15,7 @@ use barevip::io::http::{AskError, Reply, Server, SocketError, get};
 use hyper::StatusCode;
 use tokio::net::{UnixListener, UnixStream};
 
-/// An empty directory of this test's own. Short, because a socket's path has 107 octets.
-fn directory(test: &str) -> PathBuf {
-    let path = std::env::temp_dir().join(format!("barevip-http-{}-{test}", std::process::id()));
-    fs::create_dir_all(&path).unwrap();
-    path
-}
+use support::scratch::Scratch;
 
 async fn answer(path: String) -> Option<Reply> {
     match path.as_str() {
@@ -55,8 +49,8 @@ async fn raw(path: &Path, request: &str) -> String {
 
 #[tokio::test]
 async fn it_answers_get_and_nothing_else() {
-    let directory = directory("get");
-    let path = directory.join("made/on/the/way/x.sock");
+    let scratch = Scratch::new();
+    let path = scratch.path().join("made/on/the/way/x.sock");
     while_serving(path.clone(), async {
         assert_eq!(get(&path, "/state").await.unwrap(), "{}");
         match get(&path, "/healthz").await {
@@ -79,38 +73,35 @@ async fn it_answers_get_and_nothing_else() {
         assert!(garbage.starts_with("HTTP/1.1 400 "), "{garbage}");
     })
     .await;
-    fs::remove_dir_all(directory).unwrap();
 }
 
 #[tokio::test]
 async fn its_file_is_for_owner_and_group_and_goes_away_with_it() {
-    let directory = directory("file");
-    let path = directory.join("x.sock");
+    let scratch = Scratch::new();
+    let path = scratch.path().join("x.sock");
     let server = Server::bind(path.clone()).await.unwrap();
     let mode = fs::metadata(&path).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o660);
     drop(server);
     assert!(!path.exists());
-    fs::remove_dir_all(directory).unwrap();
 }
 
 #[tokio::test]
 async fn the_file_of_a_dead_daemon_is_replaced() {
-    let directory = directory("dead");
-    let path = directory.join("x.sock");
+    let scratch = Scratch::new();
+    let path = scratch.path().join("x.sock");
     drop(UnixListener::bind(&path).unwrap());
     assert!(path.exists());
     while_serving(path.clone(), async {
         assert_eq!(get(&path, "/state").await.unwrap(), "{}");
     })
     .await;
-    fs::remove_dir_all(directory).unwrap();
 }
 
 #[tokio::test]
 async fn what_is_not_a_dead_daemons_file_is_left_alone() {
-    let directory = directory("alone");
-    let path = directory.join("x.sock");
+    let scratch = Scratch::new();
+    let path = scratch.path().join("x.sock");
     let living = Server::bind(path.clone()).await.unwrap();
     let refused = Server::bind(path.clone()).await;
     assert!(matches!(refused, Err(SocketError::InUse(_))), "{refused:?}");
@@ -124,14 +115,13 @@ async fn what_is_not_a_dead_daemons_file_is_left_alone() {
 
     let refused = Server::bind(path.join("below/a/file.sock")).await;
     assert!(matches!(refused, Err(SocketError::Directory(..))), "{refused:?}");
-    fs::remove_dir_all(directory).unwrap();
 }
 
 /// More clients than there are places, all silent: they are sent away, and the next is served.
 #[tokio::test]
 async fn silent_clients_do_not_keep_it_from_answering() {
-    let directory = directory("silent");
-    let path = directory.join("x.sock");
+    let scratch = Scratch::new();
+    let path = scratch.path().join("x.sock");
     while_serving(path.clone(), async {
         let mut silent = Vec::new();
         for _ in 0..40 {
@@ -141,13 +131,11 @@ async fn silent_clients_do_not_keep_it_from_answering() {
         assert!(served.ends_with("{}"), "{served}");
     })
     .await;
-    fs::remove_dir_all(directory).unwrap();
 }
 
 #[tokio::test]
 async fn nobody_there_is_said_so() {
-    let directory = directory("nobody");
-    let nobody = get(&directory.join("x.sock"), "/state").await;
+    let scratch = Scratch::new();
+    let nobody = get(&scratch.path().join("x.sock"), "/state").await;
     assert!(matches!(nobody, Err(AskError::Connect(_))), "{nobody:?}");
-    fs::remove_dir_all(directory).unwrap();
 }

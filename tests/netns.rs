@@ -2,22 +2,15 @@
 //! namespaces and a client that asks their address a thousand times a second.
 //!
 //! Needs root, or a user namespace (`unshare --user --map-root-user`).
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::print_stderr,
-    reason = "a test fails by panicking"
-)]
+#![cfg(test)]
 
 mod support {
     pub(crate) mod netns {
         pub(crate) mod cluster;
         pub(crate) mod daemon;
         pub(crate) mod patience;
-        pub(crate) mod scratch;
     }
+    pub(crate) mod scratch;
 }
 
 use std::net::IpAddr;
@@ -35,7 +28,7 @@ use support::netns::cluster::{
 };
 use support::netns::daemon::{Daemon, addresses, ip};
 use support::netns::patience::{unless, until};
-use support::netns::scratch::Scratch;
+use support::scratch::Scratch;
 
 const ALL: [usize; 3] = [0, 1, 2];
 

@@ -1,11 +1,9 @@
 //! The daemon as systemd and its operator meet it: a real one, on a LAN of network namespaces.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    reason = "a test fails by panicking"
-)]
+#![cfg(test)]
+
+mod support {
+    pub(crate) mod scratch;
+}
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -19,6 +17,8 @@ use barevip::io::lab::namespace::Namespace;
 use barevip::io::lab::process::Process;
 use nix::sys::signal::Signal;
 use serde_json::Value;
+
+use support::scratch::Scratch;
 
 const CONFIGURATION: &str = r#"
 [[virtual_router]]
@@ -34,20 +34,19 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// One machine with a configuration file, and what a service manager hears of its daemon.
 struct Machine {
     lan: Lan,
-    directory: PathBuf,
+    scratch: Scratch,
     notices: UnixDatagram,
 }
 
 impl Machine {
-    fn new(test: &str) -> Self {
+    fn new() -> Self {
         let lan = Lan::new(&["a"]).unwrap();
-        let directory =
-            std::env::temp_dir().join(format!("barevip-run-{}-{test}", std::process::id()));
-        fs::create_dir_all(&directory).unwrap();
+        let scratch = Scratch::new();
+        let directory = scratch.path();
         fs::write(directory.join("web.toml"), CONFIGURATION).unwrap();
         let notices = UnixDatagram::bind(directory.join("notify")).unwrap();
         notices.set_read_timeout(Some(PATIENCE)).unwrap();
-        Self { lan, directory, notices }
+        Self { lan, scratch, notices }
     }
 
     fn namespace(&self) -> &Namespace {
@@ -57,9 +56,9 @@ impl Machine {
     fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_barevip"));
         command
-            .current_dir(&self.directory)
+            .current_dir(self.scratch.path())
             .args(arguments)
-            .env("NOTIFY_SOCKET", self.directory.join("notify"))
+            .env("NOTIFY_SOCKET", self.scratch.path().join("notify"))
             .env("WATCHDOG_USEC", "300000")
             .env_remove("WATCHDOG_PID")
             .stdin(Stdio::null())
@@ -120,13 +119,7 @@ impl Machine {
     }
 
     fn path(&self, name: &str) -> PathBuf {
-        self.directory.join(name)
-    }
-}
-
-impl Drop for Machine {
-    fn drop(&mut self) {
-        fs::remove_dir_all(&self.directory).ok();
+        self.scratch.path().join(name)
     }
 }
 
@@ -145,7 +138,7 @@ fn messages(log: &Path) -> Vec<String> {
 
 #[test]
 fn a_daemon_from_start_to_planned_stop() {
-    let machine = Machine::new("life");
+    let machine = Machine::new();
     let log = fs::File::create(machine.path("log")).unwrap();
     let mut daemon = machine.daemon_logging("json", log);
 
@@ -184,7 +177,7 @@ fn a_daemon_from_start_to_planned_stop() {
 
 #[test]
 fn a_line_of_the_log_names_its_router_once() {
-    let machine = Machine::new("lines");
+    let machine = Machine::new();
     let log = fs::File::create(machine.path("log")).unwrap();
     let mut daemon = machine.daemon_logging("text", log);
     machine.wait_for("STATUS=1 active, 0 backup");
@@ -199,7 +192,7 @@ fn a_line_of_the_log_names_its_router_once() {
 
 #[test]
 fn what_a_killed_daemon_leaves_is_cleaned_up_once() {
-    let machine = Machine::new("killed");
+    let machine = Machine::new();
     let mut daemon = machine.daemon();
     machine.wait_for("STATUS=1 active, 0 backup");
 
@@ -215,7 +208,8 @@ fn what_a_killed_daemon_leaves_is_cleaned_up_once() {
     // and although the file is gone.
     daemon.signal(Signal::SIGKILL).unwrap();
     fs::remove_file(machine.path("web.toml")).unwrap();
-    let path = machine.path("../").join(machine.directory.file_name().unwrap()).join("web.toml");
+    let path =
+        machine.path("../").join(machine.scratch.path().file_name().unwrap()).join("web.toml");
     let arguments = ["cleanup", "--config", path.to_str().unwrap()];
     let removed = machine.run(&arguments);
     assert_eq!(removed.status.code(), Some(0), "{removed:?}");
@@ -231,7 +225,7 @@ fn what_a_killed_daemon_leaves_is_cleaned_up_once() {
 
 #[test]
 fn a_second_daemon_is_refused_and_the_first_goes_on() {
-    let machine = Machine::new("second");
+    let machine = Machine::new();
     let _daemon = machine.daemon();
     // On the same socket, and on another one with the same file.
     for (socket, reason) in [("x.sock", "x.sock is in use"), ("y.sock", "runs already")] {
@@ -245,7 +239,7 @@ fn a_second_daemon_is_refused_and_the_first_goes_on() {
 /// The journal may be restarted, a terminal closed: nobody reads the log, and nothing else changes.
 #[test]
 fn a_log_that_nobody_reads_does_no_harm() {
-    let machine = Machine::new("log");
+    let machine = Machine::new();
     let (reader, writer) = std::io::pipe().unwrap();
     drop(reader);
     let mut daemon = machine.daemon_logging("json", writer);
@@ -256,7 +250,7 @@ fn a_log_that_nobody_reads_does_no_harm() {
 
 #[test]
 fn a_second_signal_stops_at_once() {
-    let machine = Machine::new("twice");
+    let machine = Machine::new();
     let mut daemon = machine.daemon();
     machine.wait_for("STATUS=1 active, 0 backup");
     // Both wait when it goes on, so the second one comes before the handover can end.

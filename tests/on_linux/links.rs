@@ -112,11 +112,7 @@ fn refresh(seconds: u64) -> AddressChange {
 
 /// A machine with one end of a cable, and the machine at its other end.
 fn host_with_cable() -> (Host, Host, LinkId) {
-    let (host, other) = (Host::new(), Host::new());
-    host.cable("eth0", &other, "eth0");
-    host.ip("address add 192.0.2.11/24 dev eth0");
-    host.ip("address add 2001:db8::11/64 dev eth0");
-    host.settle("eth0");
+    let (host, other) = Host::pair();
     let link = host.link("eth0");
     (host, other, link)
 }

@@ -92,13 +92,7 @@ impl Machine {
 
 /// Two machines at the ends of a cable, the first with the higher priority.
 fn two() -> (Machine, Machine) {
-    let (here, there) = (Host::new(), Host::new());
-    here.cable("eth0", &there, "eth0");
-    for (host, n) in [(&here, 11), (&there, 12)] {
-        host.ip(&format!("address add 192.0.2.{n}/24 dev eth0"));
-        host.ip(&format!("address add 2001:db8::{n}/64 dev eth0"));
-        host.settle("eth0");
-    }
+    let (here, there) = Host::pair();
     (Machine::on(here, 200), Machine::on(there, 100))
 }
 

@@ -78,13 +78,7 @@ impl Node {
 
     /// Two machines with a cable between them.
     fn pair() -> (Self, Self) {
-        let (here, there) = (Host::new(), Host::new());
-        here.cable("eth0", &there, "eth0");
-        for (host, n) in [(&here, 11), (&there, 12)] {
-            host.ip(&format!("address add 192.0.2.{n}/24 dev eth0"));
-            host.ip(&format!("address add 2001:db8::{n}/64 dev eth0"));
-            host.settle("eth0");
-        }
+        let (here, there) = Host::pair();
         (Self::on(here), Self::on(there))
     }
 

@@ -5,7 +5,6 @@
 use std::fs;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread::park_timeout;
 use std::time::Duration;
 
@@ -19,6 +18,7 @@ use nix::sys::signal::Signal;
 
 use super::program::{Program, Running, Setting};
 use super::witness::Witness;
+use crate::support::scratch::Scratch;
 
 /// How often every machine advertises.
 pub(crate) const INTERVAL: Duration = Duration::from_millis(100);
@@ -46,7 +46,7 @@ pub(crate) struct Stage {
     witness: Witness,
     _responders: Vec<Responder>,
     lan: Lan,
-    directory: PathBuf,
+    _scratch: Scratch,
 }
 
 /// One machine and what runs on it.
@@ -62,10 +62,7 @@ impl Stage {
     /// A LAN of these machines, on which nothing runs yet. The client asks the last address of the
     /// first one.
     pub(crate) fn new(cast: Vec<(Box<dyn Program>, Setting)>) -> Self {
-        static STAGES: AtomicU32 = AtomicU32::new(0);
-        let number = STAGES.fetch_add(1, Ordering::Relaxed);
-        let directory =
-            std::env::temp_dir().join(format!("barevip-interop-{}-{number}", std::process::id()));
+        let scratch = Scratch::new();
         let names: Vec<_> = cast.iter().map(|(program, _)| program.name()).collect();
         let asked = *cast[0].1.addresses.last().unwrap();
         let lan = Lan::new(&names).unwrap();
@@ -78,13 +75,13 @@ impl Stage {
             .into_iter()
             .zip(lan.nodes())
             .map(|((program, setting), host)| {
-                let directory = directory.join(program.name());
+                let directory = scratch.path().join(program.name());
                 fs::create_dir_all(&directory).unwrap();
                 let beside = program.prepare(host, &setting, &directory);
                 Machine { program, setting, directory, running: None, _beside: beside }
             })
             .collect();
-        Self { machines, probe, witness, _responders: responders, lan, directory }
+        Self { machines, probe, witness, _responders: responders, lan, _scratch: scratch }
     }
 
     /// Starts the program of a machine and waits until it takes part.
@@ -150,6 +147,11 @@ impl Stage {
     /// The machine of this name.
     pub(crate) fn host(&self, name: &str) -> &Host {
         &self.lan.nodes()[self.index(name)]
+    }
+
+    /// A machine that takes no part.
+    pub(crate) fn client(&self) -> &Host {
+        self.lan.client()
     }
 
     /// Where a machine keeps its files.
@@ -244,12 +246,6 @@ impl Stage {
             "adverts, latest first: {adverts:?}\nrefused: {:?}\nanswers, latest first: {reigns:?}\n{logs}",
             self.witness.refused()
         )
-    }
-}
-
-impl Drop for Stage {
-    fn drop(&mut self) {
-        fs::remove_dir_all(&self.directory).ok();
     }
 }
 

@@ -69,13 +69,7 @@ impl Lan {
         if self.hosts[to].hears(Family::of(packet.source)) {
             let received_at = self.hosts[to].clock(self.now);
             let input = Input::Advert(packet, received_at);
-            if self.hosts[to].is_stalled() {
-                self.tell(to, input);
-            } else {
-                self.log_heard(to, &input);
-                self.judge_heard(to, &input);
-                self.tell(to, input);
-            }
+            self.is_heard(to, input);
         }
     }
 
@@ -160,13 +154,16 @@ impl Lan {
         }
         if self.hosts[to].hears(Family::of(address)) {
             let input = Input::Neighbour(address, self.hosts[from].kernel.mac);
-            if self.hosts[to].is_stalled() {
-                self.tell(to, input);
-            } else {
-                self.log_heard(to, &input);
-                self.judge_heard(to, &input);
-                self.tell(to, input);
-            }
+            self.is_heard(to, input);
         }
+    }
+
+    /// A machine that stalls hears later, and is judged then.
+    fn is_heard(&mut self, to: usize, input: Input) {
+        if !self.hosts[to].is_stalled() {
+            self.log_heard(to, &input);
+            self.judge_heard(to, &input);
+        }
+        self.tell(to, input);
     }
 }

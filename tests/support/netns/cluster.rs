@@ -15,7 +15,7 @@ use barevip::io::lab::record::Outcome;
 
 use super::daemon::Daemon;
 use super::patience::until;
-use super::scratch::Scratch;
+use crate::support::scratch::Scratch;
 
 /// An address family and a way to send adverts.
 #[derive(Clone, Copy, Debug)]

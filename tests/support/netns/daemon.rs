@@ -17,7 +17,7 @@ use nix::ifaddrs::getifaddrs;
 use nix::sys::signal::Signal;
 
 use super::patience::until;
-use super::scratch::Scratch;
+use crate::support::scratch::Scratch;
 
 /// A daemon, running or not. Where a test fails, its log is shown.
 pub(crate) struct Daemon {
