@@ -24,6 +24,18 @@ pub struct AddressRange {
 }
 
 impl AddressRange {
+    /// Its first address, given out or not.
+    #[must_use]
+    pub const fn first(self) -> IpAddr {
+        self.first
+    }
+
+    /// Its last address, given out or not.
+    #[must_use]
+    pub const fn last(self) -> IpAddr {
+        self.last
+    }
+
     /// The family of all its addresses.
     #[must_use]
     pub fn family(self) -> Family {

@@ -1,0 +1,142 @@
+//! The condition of a Service, in words for somebody who has `kubectl describe` and nothing else.
+
+use super::ledger::Ledger;
+use super::ours::Member;
+use super::requests::opening;
+use super::sharing::Clash;
+use super::waiting::{Lack, Outcome};
+use crate::engine::cluster::decision::Notice;
+use crate::engine::cluster::world::Condition;
+use crate::model::Family;
+
+/// Refusals that a condition tells; whoever asks for more reads of the rest when these are gone.
+const TOLD: usize = 5;
+
+/// The condition of a Service that another manager fights for.
+pub(super) fn contested() -> Condition {
+    Condition {
+        met: false,
+        reason: "Contested".to_owned(),
+        message: "Another controller keeps replacing this status, so it is left alone; the address stays reserved and announced. Set spec.loadBalancerClass, or stop the other controller.".to_owned(),
+    }
+}
+
+/// What there is to say about a Service.
+pub(super) struct Said<'a, 'w> {
+    pub(super) member: Member<'w>,
+    pub(super) outcome: &'a Outcome<'w>,
+    pub(super) ledger: &'a Ledger<'w>,
+}
+
+impl<'w> Said<'_, 'w> {
+    /// All of it.
+    pub(super) fn condition(&self) -> Condition {
+        let mut message = String::with_capacity(64);
+        let (mut has_any, mut is_gone) = (false, false);
+        for family in self.member.families() {
+            let Some(address) = self.outcome.has(family) else { continue };
+            let source = self.ledger.entry(address).and_then(|entry| entry.source);
+            let separator = if has_any { ", " } else { "" };
+            message.push_str(separator);
+            message.push_str(&match source {
+                Some(source) => format!("{address} from pool {}", source.name),
+                None => format!("{address}, kept although no pool has it any more"),
+            });
+            has_any = true;
+            is_gone |= source.is_none();
+        }
+        if has_any {
+            message.push('.');
+        }
+        for sentence in self.sentences() {
+            if !message.is_empty() {
+                message.push(' ');
+            }
+            message.push_str(&sentence);
+        }
+        let reason = self.reason(has_any, is_gone);
+        let met = matches!(reason, "Allocated" | "PoolGone");
+        Condition { met, reason: reason.to_owned(), message }
+    }
+
+    fn reason(&self, has_any: bool, is_gone: bool) -> &'static str {
+        let mut lacks = self.outcome.lacks().map(|(_, lack)| lack);
+        match lacks.next() {
+            None if is_gone => "PoolGone",
+            Some(_) if has_any && !self.member.needs_both() => "Allocated",
+            None if has_any => "Allocated",
+            None => "NoPool",
+            Some(first) => {
+                let first = if matches!(first, Lack::Other) {
+                    lacks.next().unwrap_or(first)
+                } else {
+                    first
+                };
+                let is_full = matches!(first, Lack::Full(_));
+                if !is_full && !self.outcome.refusals.is_empty() {
+                    "RequestRefused"
+                } else {
+                    first.reason()
+                }
+            }
+        }
+    }
+
+    fn sentences(&self) -> impl Iterator<Item = String> + '_ {
+        let lacks =
+            self.outcome.lacks().map(|(family, lack)| format!("{}{lack}.", lacking(family)));
+        let refusals = self.outcome.refusals.iter().take(TOLD).map(|refusal| format!("{refusal}."));
+        let unshared = self.unshared().map(|clash| format!("{UNSHARED}{clash}."));
+        lacks.chain(refusals).chain(unshared)
+    }
+
+    /// Why it does not share the address that its key has.
+    fn unshared(&self) -> Option<Clash<'w>> {
+        let member = self.member;
+        member.families().find_map(|family| {
+            let own = self.outcome.has(family)?;
+            let entry = self.ledger.entry(own)?;
+            let source = entry.source?;
+            let (address, first) = self.ledger.shares.first_of_key(source, family, member)?;
+            let is_elsewhere = address != own && entry.holders().len() == 1;
+            // The older one has nothing to be told.
+            if !is_elsewhere || first.rank > member.rank {
+                return None;
+            }
+            self.ledger.shares.fits(address, first, Some(source), member).err()
+        })
+    }
+
+    /// What is news, given what the condition says already.
+    pub(super) fn notices(&self, is_unmet: bool) -> Vec<Notice> {
+        let said = self.member.service.condition.as_ref();
+        let is_said = |text: &str| said.is_some_and(|said| said.message.contains(text));
+        let was_full = |family| {
+            is_said(&lacking(family))
+                && (!is_unmet || said.is_some_and(|c| c.reason == "RangeFull"))
+        };
+        let full = self
+            .outcome
+            .lacks()
+            .filter(|(family, lack)| matches!(lack, Lack::Full(_)) && !was_full(*family));
+        let full =
+            full.map(|(family, lack)| ("IngressIPRangeFull", format!("{}{lack}", lacking(family))));
+        let refused = self.outcome.refusals.iter().take(TOLD);
+        let refused = refused.filter(|refusal| !is_said(&opening(&refusal.asked)));
+        let refused = refused.map(|refusal| ("IngressIPRequestRefused", refusal.to_string()));
+        let unshared = self.unshared().filter(|_| !is_said(UNSHARED));
+        let unshared =
+            unshared.map(|clash| ("IngressIPShareRefused", format!("{UNSHARED}{clash}")));
+        let notice = |(reason, note): (&'static str, String)| {
+            let note = note.chars().take(1_024).collect();
+            Notice { reason, warning: true, note }
+        };
+        full.chain(refused).chain(unshared).map(notice).collect()
+    }
+}
+
+const UNSHARED: &str = "The address of its barevip.io/share is not shared with it: ";
+
+fn lacking(family: Family) -> String {
+    format!("No {family} address: ")
+}
