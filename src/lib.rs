@@ -51,6 +51,8 @@ pub mod engine {
     pub mod cluster {
         pub mod allocator;
         pub mod decision;
+        pub mod election;
+        mod hash;
         pub mod placement;
         pub mod world;
     }
