@@ -115,7 +115,7 @@ impl Controller {
         }
         for change in decision.services {
             if let Some(service) = self.cache.world.services.get(&change.uid) {
-                self.queue.push(Write::Service { service: service.clone(), change });
+                self.queue.push(Write::Service(Box::new((service.clone(), change))));
             }
         }
         self.report_pools(decision.pools);
@@ -134,7 +134,7 @@ impl Controller {
 
     fn settle(&mut self, outcome: Outcome) {
         match outcome {
-            Outcome::Service(seen) => self.cache.wrote_service(seen),
+            Outcome::Service(seen) => self.cache.wrote_service(*seen),
             Outcome::Router(seen) => self.cache.wrote_router(seen),
             Outcome::Nothing => {}
         }

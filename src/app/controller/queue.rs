@@ -24,7 +24,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 #[derive(Clone, Debug)]
 pub(super) enum Write {
     Router { name: Arc<str>, change: RouterChange, version: Option<u64> },
-    Service { service: Service, change: ServiceChange },
+    Service(Box<(Service, ServiceChange)>),
     Pool { name: Arc<str>, status: IngressPoolStatus },
 }
 
@@ -39,7 +39,7 @@ pub(super) enum Object {
 /// What the world is to know of a write.
 #[derive(Debug)]
 pub(super) enum Outcome {
-    Service(Seen<Service>),
+    Service(Box<Seen<Service>>),
     Router(Seen<Result<RouterObject, String>>),
     Nothing,
 }
@@ -64,7 +64,7 @@ impl Write {
     fn object(&self) -> Object {
         match self {
             Self::Router { name, .. } => Object::Router(Arc::clone(name)),
-            Self::Service { change, .. } => Object::Service(Arc::clone(&change.uid.0)),
+            Self::Service(both) => Object::Service(Arc::clone(&both.1.uid.0)),
             Self::Pool { name, .. } => Object::Pool(Arc::clone(name)),
         }
     }
@@ -75,7 +75,8 @@ impl Write {
                 let written = writer.router(&name, &change, version).await?;
                 Ok(written.map_or(Outcome::Nothing, Outcome::Router))
             }
-            Self::Service { service, change } => {
+            Self::Service(both) => {
+                let (service, change) = *both;
                 let has_status = change.ingress.is_some() || change.condition.is_some();
                 let is_loss = change.ingress.as_ref().is_some_and(Vec::is_empty);
                 let seen = match &change.external_ips {
@@ -85,7 +86,7 @@ impl Write {
                     }
                     _ => writer.service_status(&service, &change).await?,
                 };
-                Ok(Outcome::Service(seen))
+                Ok(Outcome::Service(Box::new(seen)))
             }
             Self::Pool { name, status } => {
                 writer.pool_status(&name, &status).await.map(|()| Outcome::Nothing)
