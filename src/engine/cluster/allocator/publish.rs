@@ -9,7 +9,7 @@ use super::ours::{Member, Standing, address_of};
 use super::pools::Pools;
 use super::waiting::{Outcome, Share};
 use crate::engine::cluster::decision::{Notice, ServiceChange};
-use crate::engine::cluster::world::{Condition, Ingress};
+use crate::engine::cluster::world::Ingress;
 use crate::model::Family;
 
 /// All that publication looks at.
@@ -243,10 +243,13 @@ impl<'w> Publisher<'_, 'w> {
             .external_ips
             .iter()
             .filter(|text| !text.parse().is_ok_and(|address| had(address) || is_of_pool(address)));
+        let external_ips: Vec<_> = external.cloned().collect();
+        // The condition marks what is still to be cleaned: it goes last.
+        let is_clean = !self.mirror || external_ips == service.external_ips;
         Some(ServiceChange {
             ingress: was_ours.then_some(ingress),
-            condition: Some(None::<Condition>),
-            external_ips: self.mirror.then(|| external.cloned().collect()),
+            condition: is_clean.then_some(None),
+            external_ips: self.mirror.then_some(external_ips),
             ..unchanged(member)
         })
     }

@@ -149,10 +149,13 @@ impl<'w> Rules<'_, 'w> {
         if !source.pool.may_give(address) {
             return Err(Why::NeverGiven(source.name));
         }
-        if let Some(user) = self.reserved.against(address, member) {
-            return Err(Why::InUse(user.service.key.clone()));
+        self.unclaimed_for(member, address, source)?;
+        // Whoever has it may list it in externalIPs, and does in mirror mode.
+        let is_held = self.ledger.entry(address).is_some_and(|entry| !entry.holders().is_empty());
+        match self.reserved.against(address, member).filter(|_| !is_held) {
+            Some(user) => Err(Why::InUse(user.service.key.clone())),
+            None => Ok(()),
         }
-        self.unclaimed_for(member, address, source)
     }
 
     /// Whether no claim keeps `member` from `address`.

@@ -17,7 +17,9 @@ use crate::model::{Family, Labels, Sharing};
 /// Why a Service can't share an address.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Clash<'w> {
-    /// They do not say the same `barevip.io/share`, or nothing.
+    /// It does not ask to share.
+    Owned(Member<'w>),
+    /// They do not share under one key.
     Key(Member<'w>),
     /// They are of two namespaces, and the pool allows one.
     Namespace(Member<'w>),
@@ -31,9 +33,11 @@ impl<'w> Clash<'w> {
     /// Whom it clashes with.
     pub(super) const fn with(&self) -> Member<'w> {
         match self {
-            Self::Key(who) | Self::Namespace(who) | Self::Port(_, who) | Self::Delivery(who) => {
-                *who
-            }
+            Self::Owned(who)
+            | Self::Key(who)
+            | Self::Namespace(who)
+            | Self::Port(_, who)
+            | Self::Delivery(who) => *who,
         }
     }
 }
@@ -42,6 +46,7 @@ impl fmt::Display for Clash<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let key = &self.with().service.key;
         match self {
+            Self::Owned(_) => write!(f, "{key} has it"),
             Self::Key(_) => write!(f, "{key} has it and does not share it under this key"),
             Self::Namespace(_) => {
                 write!(f, "{key} has it, and the pool lets only Services of one namespace share")
@@ -118,10 +123,8 @@ impl<'w> Shares<'w> {
         source: Option<Source<'w>>,
         member: Member<'w>,
     ) -> Result<(), Clash<'w>> {
-        let (Some(theirs), Some(own)) = (Terms::of(&first, source), Terms::of(&member, source))
-        else {
-            return Err(Clash::Key(first));
-        };
+        let own = Terms::of(&member, source).ok_or(Clash::Owned(first))?;
+        let theirs = Terms::of(&first, source).ok_or(Clash::Key(first))?;
         match () {
             () if theirs.key != own.key => return Err(Clash::Key(first)),
             () if theirs.namespace != own.namespace => return Err(Clash::Namespace(first)),
