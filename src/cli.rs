@@ -1,8 +1,11 @@
 //! The command line: words in, a [`Command`] out. What the commands do stands in [`crate::app`].
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+
+use crate::model::parse_duration;
 
 /// An address that one healthy machine answers for, and another one at once when that one dies.
 ///
@@ -108,14 +111,7 @@ Examples:
 Example:
   KUBECONFIG=~/.kube/config barevip controller --namespace barevip-system"
     )]
-    Controller {
-        /// The namespace of the lease that says who leads
-        #[arg(long, env = "POD_NAMESPACE", default_value = "barevip-system", value_name = "NAME")]
-        namespace: String,
-        /// Whether Services without a loadBalancerClass are served; those of barevip.io/vip are
-        #[arg(long, default_value_t = true, action = clap::ArgAction::Set, value_name = "BOOL")]
-        default_class: bool,
-    },
+    Controller(ControllerFlags),
     /// Print the Kubernetes manifests
     ///
     /// Prints what deploy/ holds, for kubectl apply -f -.
@@ -230,4 +226,21 @@ mod tests {
 pub enum Manifests {
     /// The custom resource definitions
     Crds,
+}
+
+/// How the controller runs.
+#[derive(Clone, Debug, Args)]
+pub struct ControllerFlags {
+    /// The namespace of the lease that says who leads
+    #[arg(long, env = "POD_NAMESPACE", default_value = "barevip-system", value_name = "NAME")]
+    pub namespace: String,
+    /// Whether Services without a loadBalancerClass are served; those of barevip.io/vip are
+    #[arg(long, default_value_t = true, action = clap::ArgAction::Set, value_name = "BOOL")]
+    pub default_class: bool,
+    /// How long others wait for a leader that says nothing, in whole seconds
+    #[arg(long, default_value = "15s", value_parser = parse_duration, value_name = "DURATION")]
+    pub lease_duration: Duration,
+    /// Pause between renewals of the lease
+    #[arg(long, default_value = "2s", value_parser = parse_duration, value_name = "DURATION")]
+    pub retry_period: Duration,
 }

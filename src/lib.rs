@@ -99,6 +99,7 @@ pub mod io {
 
     /// The API server: what it shows, and how it is written to.
     pub mod kubernetes {
+        pub mod lease;
         pub mod pool_status;
         pub mod reading;
         pub mod resources;

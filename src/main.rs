@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use barevip::app;
 use barevip::cli::{Cli, Command, LogFormat, LogLevel, LogOptions, Manifests, OutputFormat};
 use barevip::config::Rejected;
+use barevip::engine::cluster::election::Timing;
 use clap::Parser;
 use tracing::level_filters::LevelFilter;
 use tracing_subscriber::fmt::format::debug_fn;
@@ -28,8 +29,13 @@ fn dispatch(command: Command) -> anyhow::Result<()> {
     let mut out = io::stdout();
     match command {
         Command::Run { config, socket } => app::standalone::run(&config, socket),
-        Command::Controller { namespace, default_class } => {
-            app::controller::run(&app::controller::Options { namespace, default_class })
+        Command::Controller(flags) => {
+            let deadline = flags.lease_duration * 2 / 3;
+            app::controller::run(&app::controller::Options {
+                namespace: flags.namespace,
+                default_class: flags.default_class,
+                timing: Timing::new(flags.lease_duration, deadline, flags.retry_period)?,
+            })
         }
         Command::Manifests { which: Manifests::Crds } => app::manifests::print_crds(&mut out),
         Command::Check { config } => app::check::run(&config, &mut out),

@@ -11,15 +11,20 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::Context;
+use anyhow::{Context, bail, ensure};
 use k8s_openapi::jiff;
 use kube::{Client, Config};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::{oneshot, watch};
 use tokio::time::{Instant, sleep_until};
 
 use self::cache::Cache;
 use self::queue::{Outcome, Queue, Write};
 use crate::engine::cluster::decision::{Decision, PoolReport, decide};
+use crate::engine::cluster::election::Timing;
 use crate::engine::cluster::world::{Settings, Timestamp};
+use crate::io::clock;
+use crate::io::kubernetes::lease::{Contender, Leadership};
 use crate::io::kubernetes::pool_status::{differs, pool_status};
 use crate::io::kubernetes::watch::Watches;
 use crate::io::kubernetes::write::Writer;
@@ -34,6 +39,8 @@ pub struct Options {
     pub namespace: String,
     /// Whether Services without a class are ours.
     pub default_class: bool,
+    /// Of the lease.
+    pub timing: Timing,
 }
 
 /// Runs until it is told to stop.
@@ -51,14 +58,38 @@ pub fn run(options: &Options) -> anyhow::Result<()> {
 async fn serve(options: &Options) -> anyhow::Result<()> {
     let client = connect().await?;
     let settings = Settings { default_class: options.default_class, ..Settings::default() };
+    let (told, leadership) = watch::channel(Leadership::default());
+    let (stop, stopped) = oneshot::channel();
+    let contender =
+        Contender::new(client.clone(), &options.namespace, &identity()?, options.timing);
+    let contending = tokio::spawn(contender.run(told, stopped));
     let mut controller = Controller {
         cache: Cache::new(settings),
         queue: Queue::new(Writer::new(client.clone())),
         watches: Watches::start(&client),
+        leadership,
+        led: false,
         resync_at: Instant::now(),
     };
-    controller.run().await;
-    Ok(())
+    let mut term = signal(SignalKind::terminate()).context("can't wait for SIGTERM")?;
+    let mut int = signal(SignalKind::interrupt()).context("can't wait for SIGINT")?;
+    let ended = tokio::select! {
+        ended = controller.run() => ended,
+        _ = term.recv() => Ok(()),
+        _ = int.recv() => Ok(()),
+    };
+    // What was written as leader ends before another may lead.
+    controller.queue.drain().await;
+    drop(stop);
+    contending.await.context("the lease's task ended by a panic")?;
+    ended
+}
+
+/// Of this process: a restarted one must not take its predecessor's lease for its own.
+fn identity() -> anyhow::Result<String> {
+    let host = nix::unistd::gethostname().context("this machine has no name")?;
+    let started = clock::since_boot().since_origin().as_nanos();
+    Ok(format!("{}_{}_{started:x}", host.to_string_lossy(), std::process::id()))
 }
 
 /// The cluster of the pod's service account, else of `KUBECONFIG`.
@@ -75,27 +106,42 @@ struct Controller {
     cache: Cache,
     queue: Queue,
     watches: Watches,
+    leadership: watch::Receiver<Leadership>,
+    /// Has led: whoever loses the lease starts anew, with nothing in its memory.
+    led: bool,
     resync_at: Instant,
 }
 
 impl Controller {
-    async fn run(&mut self) {
+    async fn run(&mut self) -> anyhow::Result<()> {
         loop {
             tokio::select! {
                 change = self.watches.next() => match change {
                     Some(change) => self.cache.take(change),
-                    None => return,
+                    None => bail!("the watches ended"),
                 },
+                changed = self.leadership.changed() => changed.context("the lease's task ended")?,
                 outcome = self.queue.finished() => self.settle(outcome),
                 () = sleep_until(self.resync_at) => {}
             }
             while let Some(change) = self.watches.next_waiting() {
                 self.cache.take(change);
             }
-            if self.cache.missing().is_empty() {
+            if !self.leads() {
+                ensure!(!self.led, "the lease was lost: another controller leads now");
+            } else if self.cache.missing().is_empty() {
                 self.decide();
             }
         }
+    }
+
+    fn leads(&mut self) -> bool {
+        let leads = self.leadership.borrow_and_update().is_ours();
+        if leads && !self.led {
+            self.led = true;
+            tracing::info!("this controller leads");
+        }
+        leads
     }
 
     fn decide(&mut self) {

@@ -19,6 +19,12 @@ pub fn now() -> Instant {
     Instant::after_origin(read(ClockId::CLOCK_MONOTONIC))
 }
 
+/// As [`now`], on a clock that counts the time that the machine sleeps: for promises to others.
+#[must_use]
+pub fn since_boot() -> Instant {
+    Instant::after_origin(read(ClockId::CLOCK_BOOTTIME))
+}
+
 /// Linux has all these clocks, so reading them can't fail.
 fn read(clock: ClockId) -> Duration {
     clock_gettime(clock).map_or(Duration::ZERO, Duration::from)

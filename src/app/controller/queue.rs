@@ -155,6 +155,12 @@ impl Queue {
         }
     }
 
+    /// Starts nothing more, and waits for what is under way; each write ends within its patience.
+    pub(super) async fn drain(&mut self) {
+        self.waiting.clear();
+        while self.running.join_next().await.is_some() {}
+    }
+
     fn fail(&mut self, object: Object, error: &WriteError) {
         let before = self.failed.get(&object).map(|failure| failure.pause);
         let pause = before.map_or(FIRST_PAUSE, |pause| (pause * 2).min(LONGEST_PAUSE));
