@@ -50,10 +50,13 @@ pub mod engine {
     /// The whole cluster: who gets what, who may serve it.
     pub mod cluster {
         pub mod allocator;
+        mod candidates;
         pub mod decision;
         pub mod election;
         mod hash;
         pub mod placement;
+        mod standing;
+        mod vrids;
         pub mod world;
     }
 

@@ -112,11 +112,18 @@ pub struct RouterClaims {
 #[must_use]
 pub fn decide(world: &World, now: Timestamp) -> Decision {
     let allocation = allocator::allocate(world, now);
+    let placement = placement::place(world, allocation.routers, now);
+    let mut pools = allocation.pools;
+    for (pool, condition) in placement.conditions {
+        if let Some(report) = pools.get_mut(&pool) {
+            report.conditions.push(condition);
+        }
+    }
     Decision {
-        routers: placement::place(world, allocation.routers, now),
+        routers: placement.routers,
         services: allocation.services,
-        pools: allocation.pools,
+        pools,
         protected: allocation.protected,
-        wake_at: allocation.wake_at,
+        wake_at: allocation.wake_at.into_iter().chain(placement.wake_at).min(),
     }
 }

@@ -1,0 +1,260 @@
+//! Who may become Active for a router, and in which order.
+//!
+//! A candidate keeps its rank for as long as its node may announce at all, so that no change
+//! elsewhere moves an address. Others enter where ranks are free. One that is not heard or has lost
+//! its link keeps its place too unless another node could have it: VRRP alone decides who serves,
+//! and a LAN that fails as a whole leaves every list as it is.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
+
+use ipnet::IpNet;
+
+use super::hash::stable_hash;
+use super::standing::{JOINS_AFTER, REPLACED_AFTER, Standing, is_heard};
+use super::world::{Node, Report, Timestamp, World};
+use crate::model::{Candidate, Family, Pool, Priority};
+
+/// Nodes of one domain tend to fail together.
+const DOMAIN: &str = "topology.kubernetes.io/zone";
+
+/// The nodes that may announce a pool's addresses of one family.
+pub(super) struct Site<'a> {
+    nodes: BTreeMap<&'a str, Seat<'a>>,
+    /// How many candidates each domain may have.
+    limits: BTreeMap<&'a str, usize>,
+}
+
+/// What matters of one of them.
+struct Seat<'a> {
+    domain: &'a str,
+    is_preferred: bool,
+    /// Has a link that can carry every address.
+    has_link: bool,
+    /// Has reported within [`REPLACED_AFTER`].
+    is_heard: bool,
+    /// Has reported within [`JOINS_AFTER`].
+    is_heard_of_late: bool,
+}
+
+impl Seat<'_> {
+    const fn can_serve(&self) -> bool {
+        self.has_link && self.is_heard
+    }
+}
+
+/// How many routers prefer each node.
+#[derive(Default)]
+pub(super) struct Firsts<'a>(BTreeMap<&'a str, usize>);
+
+impl<'a> Firsts<'a> {
+    /// As the world's routers have it.
+    pub(super) fn new(world: &'a World) -> Self {
+        let mut firsts = Self::default();
+        for object in world.routers.values() {
+            if let Some(first) = first(&object.spec.candidates) {
+                *firsts.0.entry(first).or_default() += 1;
+            }
+        }
+        firsts
+    }
+
+    fn of(&self, node: &str) -> usize {
+        self.0.get(node).copied().unwrap_or(0)
+    }
+
+    /// A router that preferred `before` prefers `after`.
+    fn change(&mut self, before: Option<&'a str>, after: Option<&'a str>) {
+        if let Some(count) = before.and_then(|node| self.0.get_mut(node)) {
+            *count = count.saturating_sub(1);
+        }
+        if let Some(node) = after {
+            *self.0.entry(node).or_default() += 1;
+        }
+    }
+}
+
+/// The candidate that serves while all are healthy.
+pub(super) fn first(candidates: &[Candidate]) -> Option<&str> {
+    let first = candidates.iter().max_by_key(|candidate| candidate.priority)?;
+    Some(&first.node)
+}
+
+impl<'a> Site<'a> {
+    /// The nodes that `pool` selects and nobody has taken out.
+    pub(super) fn new(world: &'a World, pool: &Pool, family: Family, now: Timestamp) -> Self {
+        let ranges: Vec<IpNet> = pool.ranges(family).flat_map(|range| range.networks()).collect();
+        let may_announce = |node: &Node| {
+            !node.drained && !node.out_of_service && pool.announcing.nodes.selects(&node.labels)
+        };
+        let seat = |name: &str, node: &'a Node| Seat {
+            domain: node.labels.get(DOMAIN).map_or("", String::as_str),
+            // A pool that states no preference prefers nobody.
+            is_preferred: pool.announcing.preferred.selects(&node.labels),
+            has_link: node
+                .report
+                .as_ref()
+                .is_some_and(|report| has_link(report, pool, family, &ranges)),
+            is_heard: is_heard(world, name, REPLACED_AFTER, now),
+            is_heard_of_late: is_heard(world, name, JOINS_AFTER, now),
+        };
+        let nodes: BTreeMap<_, _> = world
+            .nodes
+            .iter()
+            .filter(|(_, node)| may_announce(node))
+            .map(|(name, node)| (&**name, seat(name, node)))
+            .collect();
+        Self { limits: limits(nodes.values()), nodes }
+    }
+
+    /// The candidates of a router that is made now.
+    pub(super) fn choose(&self, router: &str, firsts: &mut Firsts<'a>) -> Vec<Candidate> {
+        let mut table = Table { site: self, router, seated: BTreeMap::new(), firsts };
+        while let Some((rank, node)) = table.next_free() {
+            table.seat(rank, node, false);
+        }
+        table.leave(None)
+    }
+
+    /// The candidates of one that exists.
+    pub(super) fn keep(
+        &self,
+        router: &str,
+        listed: &'a [Candidate],
+        standing: &Standing<'_>,
+        firsts: &mut Firsts<'a>,
+    ) -> Vec<Candidate> {
+        let before = first(listed);
+        let stays = |candidate: &&Candidate| self.nodes.contains_key(&*candidate.node);
+        let mut kept: Vec<Candidate> = listed.iter().filter(stays).cloned().collect();
+        if standing.is_taken_up() || !self.is_any_old_one_heard(&kept) {
+            kept.iter_mut().for_each(|candidate| candidate.joining = false);
+        }
+        let joining = standing.is_served() && self.is_any_old_one_heard(&kept);
+        let mut table = Table { site: self, router, seated: by_rank(kept), firsts };
+        while let Some((rank, node)) =
+            table.next_free().or_else(|| table.next_replacing(|node| standing.is_served_by(node)))
+        {
+            table.seat(rank, node, joining);
+        }
+        table.leave(before)
+    }
+
+    /// Whether a candidate that speaks already could be serving.
+    fn is_any_old_one_heard(&self, candidates: &[Candidate]) -> bool {
+        candidates.iter().filter(|candidate| !candidate.joining).any(|candidate| {
+            let seat = self.nodes.get(&*candidate.node);
+            seat.is_some_and(|seat| seat.has_link && seat.is_heard_of_late)
+        })
+    }
+}
+
+/// Whether one of a node's links can carry all of a pool's ranges of a family.
+fn has_link(report: &Report, pool: &Pool, family: Family, ranges: &[IpNet]) -> bool {
+    let named = &pool.announcing.interfaces;
+    report.links.iter().any(|(name, own)| {
+        let mut own = own.iter().filter(|net| Family::of(net.addr()) == family);
+        if !named.is_empty() {
+            return named.iter().any(|named| **named == **name) && own.next().is_some();
+        }
+        own.any(|own| ranges.iter().all(|range| own.contains(range)))
+    })
+}
+
+/// How many candidates each domain may have: half of the ranks, or what the others leave. Nodes
+/// that are only silent count, so that a domain that comes back finds its ranks.
+fn limits<'s, 'a: 's>(nodes: impl Iterator<Item = &'s Seat<'a>>) -> BTreeMap<&'a str, usize> {
+    let ranks = usize::from(Priority::RANKS);
+    let mut sizes: BTreeMap<&str, usize> = BTreeMap::new();
+    for seat in nodes.filter(|seat| seat.has_link) {
+        *sizes.entry(seat.domain).or_default() += 1;
+    }
+    let all: usize = sizes.values().sum();
+    let limit = |size: usize| (ranks / 2).max(ranks.saturating_sub(all - size));
+    sizes.into_iter().map(|(domain, size)| (domain, limit(size))).collect()
+}
+
+type Seated = BTreeMap<u8, Candidate>;
+
+/// Candidates by their ranks. One whose priority is of no rank has none: it enters anew.
+fn by_rank(candidates: Vec<Candidate>) -> Seated {
+    let rank_of =
+        |priority| (0..Priority::RANKS).find(|r| Priority::for_rank(*r) == Some(priority));
+    candidates
+        .into_iter()
+        .filter_map(|candidate| Some((rank_of(candidate.priority)?, candidate)))
+        .collect()
+}
+
+/// One router's ranks while they are given.
+struct Table<'t, 'a> {
+    site: &'t Site<'a>,
+    router: &'t str,
+    seated: Seated,
+    firsts: &'t mut Firsts<'a>,
+}
+
+impl<'a> Table<'_, 'a> {
+    /// The lowest free rank, and who is to have it.
+    fn next_free(&self) -> Option<(u8, &'a str)> {
+        let rank = (0..Priority::RANKS).find(|rank| !self.seated.contains_key(rank))?;
+        Some((rank, self.newcomer(rank)?))
+    }
+
+    /// The last rank whose candidate can't serve and does not, and who is to have it instead.
+    fn next_replacing(&self, serves: impl Fn(&str) -> bool) -> Option<(u8, &'a str)> {
+        let (rank, _) = self
+            .seated
+            .iter()
+            .rev()
+            .find(|(_, candidate)| !self.can_serve(candidate) && !serves(&candidate.node))?;
+        Some((*rank, self.newcomer(*rank)?))
+    }
+
+    /// The node that is to have `rank`: a preferred one, the first rank in turn, the others from
+    /// the domain with the fewest; the hash breaks ties.
+    fn newcomer(&self, rank: u8) -> Option<&'a str> {
+        let listed: BTreeSet<&str> = self.seated.values().map(|c| &*c.node).collect();
+        let mut domains: BTreeMap<&str, usize> = BTreeMap::new();
+        for candidate in self.seated.values().filter(|candidate| self.can_serve(candidate)) {
+            if let Some(seat) = self.site.nodes.get(&*candidate.node) {
+                *domains.entry(seat.domain).or_default() += 1;
+            }
+        }
+        let of_domain = |seat: &Seat<'_>| domains.get(seat.domain).copied().unwrap_or(0);
+        let limits = &self.site.limits;
+        self.site
+            .nodes
+            .iter()
+            .filter(|(node, seat)| seat.can_serve() && !listed.contains(**node))
+            .filter(|(_, seat)| {
+                limits.get(seat.domain).is_none_or(|limit| of_domain(seat) < *limit)
+            })
+            .min_by_key(|(node, seat)| {
+                let turns = if rank == 0 { self.firsts.of(node) } else { of_domain(seat) };
+                let hash = stable_hash(&[self.router.as_bytes(), node.as_bytes()]);
+                (Reverse(seat.is_preferred), turns, hash)
+            })
+            .map(|(node, _)| *node)
+    }
+
+    fn can_serve(&self, candidate: &Candidate) -> bool {
+        self.site.nodes.get(&*candidate.node).is_some_and(Seat::can_serve)
+    }
+
+    fn seat(&mut self, rank: u8, node: &str, joining: bool) {
+        if let Some(priority) = Priority::for_rank(rank) {
+            self.seated.insert(rank, Candidate { node: node.to_owned(), priority, joining });
+        }
+    }
+
+    /// The candidates, the first one first; and the router is counted for that one.
+    fn leave(self, before: Option<&'a str>) -> Vec<Candidate> {
+        let candidates: Vec<Candidate> = self.seated.into_values().collect();
+        let after = first(&candidates)
+            .and_then(|first| self.site.nodes.get_key_value(first))
+            .map(|(node, _)| *node);
+        self.firsts.change(before, after);
+        candidates
+    }
+}
