@@ -242,7 +242,7 @@ fn a_named_interface_needs_only_an_address_of_the_family() {
 #[test]
 fn preferred_nodes_get_the_first_ranks() {
     let mut world = three();
-    pool(&mut world).announcing.preferred = with_label("fast");
+    pool(&mut world).announcing.preferred = Some(with_label("fast"));
     for name in ["a", "c"] {
         world.nodes.get_mut(name).unwrap().labels.insert("fast".into(), String::new());
     }

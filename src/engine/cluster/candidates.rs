@@ -90,7 +90,11 @@ impl<'a> Site<'a> {
         let seat = |name: &str, node: &'a Node| Seat {
             domain: node.labels.get(DOMAIN).map_or("", String::as_str),
             // A pool that states no preference prefers nobody.
-            is_preferred: pool.announcing.preferred.selects(&node.labels),
+            is_preferred: pool
+                .announcing
+                .preferred
+                .as_ref()
+                .is_some_and(|all| all.selects(&node.labels)),
             has_link: node
                 .report
                 .as_ref()
