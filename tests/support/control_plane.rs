@@ -1,0 +1,183 @@
+//! A real API server with its etcd, on free ports of the loopback, for one test.
+
+use std::cell::RefCell;
+use std::fs;
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use barevip::io::lab::process::Process;
+
+use crate::support::scratch::Scratch;
+
+/// Long enough for a loaded machine; a server that is well is ready after 4 s.
+const PATIENCE: Duration = Duration::from_secs(90);
+
+/// A running API server and etcd. They end with it, after a panic too.
+pub(crate) struct ControlPlane {
+    scratch: Scratch,
+    server: RefCell<Process>,
+    _etcd: Process,
+}
+
+impl ControlPlane {
+    /// Starts both and waits until the API server is ready.
+    pub(crate) fn start() -> Self {
+        let scratch = Scratch::new();
+        let (clients, peers, api) = free_ports();
+        let etcd = start_etcd(scratch.path(), clients, peers);
+        let server = start_server(scratch.path(), clients, api);
+        write_kubeconfig(scratch.path(), api);
+        let plane = Self { scratch, server: RefCell::new(server), _etcd: etcd };
+        plane.wait();
+        plane
+    }
+
+    fn wait(&self) {
+        let log = self.scratch.path().join("api.log");
+        let said = || fs::read_to_string(&log).unwrap_or_default();
+        let is_ready = || {
+            let ended = self.server.borrow_mut().ended().unwrap();
+            assert!(ended.is_none(), "the API server has ended\n{}", said());
+            self.try_kubectl(&["get", "--raw", "/readyz"], None).is_ok()
+        };
+        eventually("the API server is ready", is_ready, said);
+    }
+
+    /// What a client needs: `KUBECONFIG`.
+    pub(crate) fn kubeconfig(&self) -> PathBuf {
+        self.scratch.path().join("kubeconfig")
+    }
+
+    /// What kubectl prints, fed with `input`.
+    pub(crate) fn try_kubectl(
+        &self,
+        arguments: &[&str],
+        input: Option<&str>,
+    ) -> Result<String, String> {
+        let file = self.scratch.path().join("input");
+        fs::write(&file, input.unwrap_or_default()).unwrap();
+        let output = Command::new(tool("kubectl"))
+            .arg("--kubeconfig")
+            .arg(self.kubeconfig())
+            .args(arguments)
+            .stdin(fs::File::open(&file).unwrap())
+            .output()
+            .unwrap();
+        if output.status.success() {
+            Ok(String::from_utf8(output.stdout).unwrap())
+        } else {
+            Err(String::from_utf8_lossy(&output.stderr).into_owned())
+        }
+    }
+
+    /// As [`Self::try_kubectl`], where it must work.
+    pub(crate) fn kubectl(&self, arguments: &[&str]) -> String {
+        self.try_kubectl(arguments, None)
+            .unwrap_or_else(|error| panic!("kubectl {}: {error}", arguments.join(" ")))
+    }
+
+    /// `kubectl apply` of a manifest.
+    pub(crate) fn apply(&self, manifest: &str) {
+        self.try_kubectl(&["apply", "--server-side", "-f", "-"], Some(manifest))
+            .unwrap_or_else(|error| panic!("kubectl apply: {error}\n{manifest}"));
+    }
+
+    /// Waits until kubectl prints this.
+    pub(crate) fn until(&self, arguments: &[&str], expected: &str) {
+        let printed = || self.try_kubectl(arguments, None).unwrap_or_else(|error| error);
+        let what = format!("kubectl {} prints {expected:?}", arguments.join(" "));
+        eventually(&what, || printed() == expected, printed);
+    }
+}
+
+/// Waits for a condition; where it does not come true, `state` tells why.
+pub(crate) fn eventually(what: &str, is_so: impl Fn() -> bool, state: impl Fn() -> String) {
+    let deadline = Instant::now() + PATIENCE;
+    while !is_so() {
+        assert!(Instant::now() < deadline, "not within {PATIENCE:?}: {what}\n{}", state());
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// A program that `tests/run` has built; see `tests/cluster/tools`.
+fn tool(name: &str) -> PathBuf {
+    let cache = || {
+        let home = || std::env::var_os("HOME").map(|home| Path::new(&home).join(".cache"));
+        let caches = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from).or_else(home);
+        caches.unwrap_or_default().join("barevip/kubernetes")
+    };
+    let folder = std::env::var_os("KUBEBUILDER_ASSETS").map_or_else(cache, PathBuf::from);
+    let path = folder.join(name);
+    assert!(
+        path.exists(),
+        "{} is not there: run tests/cluster/tools, or name a folder with {name} in KUBEBUILDER_ASSETS",
+        path.display()
+    );
+    path
+}
+
+fn free_ports() -> (u16, u16, u16) {
+    let taken: Vec<_> = (0..3).map(|_| TcpListener::bind(("127.0.0.1", 0)).unwrap()).collect();
+    let port = |index: usize| taken[index].local_addr().unwrap().port();
+    (port(0), port(1), port(2))
+}
+
+fn start(mut command: Command, log: &Path) -> Process {
+    let log = fs::File::create(log).unwrap();
+    command.stdin(Stdio::null()).stdout(log.try_clone().unwrap()).stderr(log);
+    Process::start(command).unwrap()
+}
+
+fn start_etcd(folder: &Path, clients: u16, peers: u16) -> Process {
+    let url = |port: u16| format!("http://127.0.0.1:{port}");
+    let mut command = Command::new("etcd");
+    command
+        .arg("--unsafe-no-fsync")
+        .arg(format!("--data-dir={}", folder.join("etcd").display()))
+        .arg(format!("--listen-client-urls={}", url(clients)))
+        .arg(format!("--advertise-client-urls={}", url(clients)))
+        .arg(format!("--listen-peer-urls={}", url(peers)))
+        .arg(format!("--initial-advertise-peer-urls={}", url(peers)))
+        .arg(format!("--initial-cluster=default={}", url(peers)));
+    start(command, &folder.join("etcd.log"))
+}
+
+fn start_server(folder: &Path, etcd: u16, port: u16) -> Process {
+    let made = Command::new("openssl")
+        .args(["genrsa", "-out"])
+        .arg(folder.join("tokens.key"))
+        .arg("2048")
+        .output()
+        .unwrap();
+    assert!(made.status.success(), "openssl can't make a key");
+    fs::write(folder.join("tokens.csv"), "admin,admin,admin,\"system:masters\"\n").unwrap();
+    let key = folder.join("tokens.key").display().to_string();
+    let mut command = Command::new(tool("kube-apiserver"));
+    command
+        .arg(format!("--etcd-servers=http://127.0.0.1:{etcd}"))
+        .arg(format!("--cert-dir={}", folder.join("certificates").display()))
+        .arg(format!("--secure-port={port}"))
+        .args(["--bind-address=127.0.0.1", "--advertise-address=192.0.2.1"])
+        .arg(format!("--token-auth-file={}", folder.join("tokens.csv").display()))
+        .arg(format!("--service-account-key-file={key}"))
+        .arg(format!("--service-account-signing-key-file={key}"))
+        .arg("--service-account-issuer=https://kubernetes.default.svc")
+        .arg("--service-cluster-ip-range=10.96.0.0/16,fd00:96::/112")
+        .args(["--authorization-mode=Node,RBAC", "--allow-privileged"]);
+    start(command, &folder.join("api.log"))
+}
+
+fn write_kubeconfig(folder: &Path, port: u16) {
+    let text = format!(
+        r#"apiVersion: v1
+kind: Config
+clusters: [{{name: test, cluster: {{server: "https://127.0.0.1:{port}", insecure-skip-tls-verify: true}}}}]
+users: [{{name: admin, user: {{token: admin}}}}]
+contexts: [{{name: test, context: {{cluster: test, user: admin}}}}]
+current-context: test
+"#
+    );
+    fs::write(folder.join("kubeconfig"), text).unwrap();
+}
