@@ -102,6 +102,7 @@ pub mod io {
 
     /// The API server: what it shows, and how it is written to.
     pub mod kubernetes {
+        pub mod event;
         pub mod lease;
         pub mod pool_status;
         pub mod reading;

@@ -70,6 +70,8 @@ fn a_service_gets_an_address_keeps_it_and_gives_it_back() {
     expose(&plane, "late");
     until_service(&plane, "late", REASON, "RangeFull");
     until_service(&plane, "late", INGRESS, "");
+    let events = ["get", "events", "-o", "jsonpath={.items[*].reason}"];
+    plane.until(&events, "IngressIPRangeFull");
 
     // Another controller, started from the same objects, has nothing to write.
     first.signal(Signal::SIGTERM).unwrap();

@@ -22,8 +22,9 @@ use self::cache::Cache;
 use self::queue::{Outcome, Queue, Write};
 use crate::engine::cluster::decision::{Decision, PoolReport, decide};
 use crate::engine::cluster::election::Timing;
-use crate::engine::cluster::world::{Settings, Timestamp};
+use crate::engine::cluster::world::{Settings, Timestamp, Uid};
 use crate::io::clock;
+use crate::io::kubernetes::event::Events;
 use crate::io::kubernetes::lease::{Contender, Leadership};
 use crate::io::kubernetes::pool_status::{differs, pool_status};
 use crate::io::kubernetes::watch::Watches;
@@ -60,12 +61,13 @@ async fn serve(options: &Options) -> anyhow::Result<()> {
     let settings = Settings { default_class: options.default_class, ..Settings::default() };
     let (told, leadership) = watch::channel(Leadership::default());
     let (stop, stopped) = oneshot::channel();
-    let contender =
-        Contender::new(client.clone(), &options.namespace, &identity()?, options.timing);
+    let identity = identity()?;
+    let contender = Contender::new(client.clone(), &options.namespace, &identity, options.timing);
     let contending = tokio::spawn(contender.run(told, stopped));
     let mut controller = Controller {
         cache: Cache::new(settings),
         queue: Queue::new(Writer::new(client.clone())),
+        events: Events::start(client.clone(), &identity),
         watches: Watches::start(&client),
         leadership,
         led: false,
@@ -105,6 +107,7 @@ async fn connect() -> anyhow::Result<Client> {
 struct Controller {
     cache: Cache,
     queue: Queue,
+    events: Events,
     watches: Watches,
     leadership: watch::Receiver<Leadership>,
     /// Has led: whoever loses the lease starts anew, with nothing in its memory.
@@ -180,7 +183,13 @@ impl Controller {
 
     fn settle(&mut self, outcome: Outcome) {
         match outcome {
-            Outcome::Service(seen) => self.cache.wrote_service(*seen),
+            Outcome::Service(written) => {
+                let (seen, notices) = *written;
+                for notice in &notices {
+                    self.events.tell(&Uid(Arc::clone(&seen.key)), &seen.value.key, notice);
+                }
+                self.cache.wrote_service(seen);
+            }
             Outcome::Router(seen) => self.cache.wrote_router(seen),
             Outcome::Nothing => {}
         }

@@ -93,6 +93,7 @@ impl ControlPlane {
 }
 
 /// Waits for a condition; where it does not come true, `state` tells why.
+#[expect(clippy::disallowed_methods, reason = "this is the wait for a condition")]
 pub(crate) fn eventually(what: &str, is_so: impl Fn() -> bool, state: impl Fn() -> String) {
     let deadline = Instant::now() + PATIENCE;
     while !is_so() {

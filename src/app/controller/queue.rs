@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use crate::engine::cluster::decision::{RouterChange, ServiceChange};
+use crate::engine::cluster::decision::{Notice, RouterChange, ServiceChange};
 use crate::engine::cluster::world::{RouterObject, Service};
 use crate::io::kubernetes::resources::IngressPoolStatus;
 use crate::io::kubernetes::watch::Seen;
@@ -39,7 +39,8 @@ pub(super) enum Object {
 /// What the world is to know of a write.
 #[derive(Debug)]
 pub(super) enum Outcome {
-    Service(Box<Seen<Service>>),
+    /// With what is to be told of it.
+    Service(Box<(Seen<Service>, Vec<Notice>)>),
     Router(Seen<Result<RouterObject, String>>),
     Nothing,
 }
@@ -86,7 +87,7 @@ impl Write {
                     }
                     _ => writer.service_status(&service, &change).await?,
                 };
-                Ok(Outcome::Service(Box::new(seen)))
+                Ok(Outcome::Service(Box::new((seen, change.notices))))
             }
             Self::Pool { name, status } => {
                 writer.pool_status(&name, &status).await.map(|()| Outcome::Nothing)
