@@ -9,6 +9,19 @@ use crate::support::cluster::scene::{Scene, scene, settled};
 const R: &str = "172.16.0.0/28";
 const TINY: &str = "172.16.0.0/30";
 
+#[test]
+fn nothing_is_published_before_the_world_shows_its_claim() {
+    let mut scene = scene(R, "A:–/–");
+    scene.leader.look(&scene.api);
+    scene.leader.publish(&mut scene.api);
+    assert_eq!(scene.shows(), "A:–/–", "nothing is claimed yet");
+    scene.api.fail(Write::Claim, Answer::Code(409), 1);
+    scene.leader.claim(&mut scene.api);
+    scene.leader.publish(&mut scene.api);
+    assert_eq!(scene.shows(), "A:–/–", "the claim was refused");
+    scene.ends("A:.1/.1");
+}
+
 /// Claims, with the world as it was when the leader looked last.
 fn claim_and_publish(scene: &mut Scene) {
     scene.leader.claim(&mut scene.api);

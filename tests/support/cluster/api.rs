@@ -1,7 +1,7 @@
 //! An API server in memory: it holds what is true, and refuses writes whose precondition has
 //! passed, or that a test told it to refuse.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -229,12 +229,20 @@ impl Api {
             .collect()
     }
 
+    /// Addresses that every Service has by the claims.
+    pub(crate) fn held(&self) -> BTreeMap<&Uid, BTreeSet<IpAddr>> {
+        let mut held: BTreeMap<&Uid, BTreeSet<IpAddr>> = BTreeMap::new();
+        for (address, claim) in self.claims() {
+            let Claim::Held(holders) = claim else { continue };
+            for holder in holders {
+                held.entry(&holder.uid).or_default().insert(address);
+            }
+        }
+        held
+    }
+
     /// Addresses that this Service has by the claims.
     pub(crate) fn held_by(&self, uid: &Uid) -> Vec<IpAddr> {
-        let holds = |claim: &Claim| match claim {
-            Claim::Held(holders) => holders.iter().any(|holder| holder.uid == *uid),
-            Claim::Released(_) => false,
-        };
-        self.claims().into_iter().filter(|(_, claim)| holds(claim)).map(|(a, _)| a).collect()
+        self.held().get(uid).into_iter().flatten().copied().collect()
     }
 }

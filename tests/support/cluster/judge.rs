@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use barevip::engine::cluster::allocator::allocate;
-use barevip::engine::cluster::world::{Claim, Service, World};
+use barevip::engine::cluster::world::{Claim, Service, Uid, World};
 
 use super::api::Api;
 use super::controller::Controller;
@@ -71,8 +71,10 @@ fn agreement(api: &Api) {
     for address in claims {
         assert!(seen.insert(*address), "I3: {address} is claimed in two routers");
     }
+    let by_uid = api.held();
+    let held_by = |uid: &Uid| by_uid.get(uid).cloned().unwrap_or_default();
     for (uid, service) in world.services.iter().filter(|(_, service)| is_ours(service)) {
-        let held: BTreeSet<_> = api.held_by(uid).into_iter().collect();
+        let held = held_by(uid);
         let published: BTreeSet<_> = statuses(service)
             .filter(|address| of_pools(world, address) || held.contains(address))
             .collect();
@@ -91,8 +93,9 @@ fn agreement(api: &Api) {
 fn everybody_served(api: &Api) {
     let reports = allocate(&api.world, api.now).pools;
     let free: u128 = reports.values().map(|report| report.free).sum();
+    let held = api.held();
     for (uid, service) in api.world.services.iter().filter(|(_, service)| is_ours(service)) {
-        let count = api.held_by(uid).len();
+        let count = held.get(uid).map_or(0, BTreeSet::len);
         assert!(count <= service.families.len(), "I2: {} has {count} addresses", service.key);
         let is_refused = service.condition.as_ref().is_some_and(|condition| !condition.met);
         assert!(

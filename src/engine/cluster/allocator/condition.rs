@@ -1,7 +1,11 @@
 //! The condition of a Service, in words for somebody who has `kubectl describe` and nothing else.
 
+use std::fmt;
+use std::net::IpAddr;
+
 use super::ledger::Ledger;
 use super::ours::Member;
+use super::pools::Source;
 use super::requests::opening;
 use super::sharing::Clash;
 use super::waiting::{Lack, Outcome};
@@ -31,32 +35,21 @@ pub(super) struct Said<'a, 'w> {
 impl<'w> Said<'_, 'w> {
     /// All of it.
     pub(super) fn condition(&self) -> Condition {
-        let mut message = String::with_capacity(64);
-        let (mut has_any, mut is_gone) = (false, false);
-        for family in self.member.families() {
-            let Some(address) = self.outcome.has(family) else { continue };
-            let source = self.ledger.entry(address).and_then(|entry| entry.source);
-            let separator = if has_any { ", " } else { "" };
-            message.push_str(separator);
-            message.push_str(&match source {
-                Some(source) => format!("{address} from pool {}", source.name),
-                None => format!("{address}, kept although no pool has it any more"),
-            });
-            has_any = true;
-            is_gone |= source.is_none();
-        }
-        if has_any {
-            message.push('.');
-        }
-        for sentence in self.sentences() {
-            if !message.is_empty() {
-                message.push(' ');
-            }
-            message.push_str(&sentence);
-        }
+        let sources = self.granted().map(|(_, source)| source);
+        let (has_any, is_gone) =
+            sources.fold((false, false), |(_, gone), source| (true, gone || source.is_none()));
         let reason = self.reason(has_any, is_gone);
         let met = matches!(reason, "Allocated" | "PoolGone");
-        Condition { met, reason: reason.to_owned(), message }
+        Condition { met, reason: reason.to_owned(), message: self.to_string() }
+    }
+
+    /// The addresses that it is to have, each with the pool that it lies in.
+    fn granted(&self) -> impl Iterator<Item = (IpAddr, Option<Source<'w>>)> + '_ {
+        let families = [Family::Ipv4, Family::Ipv6].into_iter();
+        families.filter_map(|family| {
+            let address = self.outcome.has(family)?;
+            Some((address, self.ledger.entry(address).and_then(|entry| entry.source)))
+        })
     }
 
     fn reason(&self, has_any: bool, is_gone: bool) -> &'static str {
@@ -132,6 +125,30 @@ impl<'w> Said<'_, 'w> {
             Notice { reason, warning: true, note }
         };
         full.chain(refused).chain(unshared).map(notice).collect()
+    }
+}
+
+impl fmt::Display for Said<'_, '_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut separator = "";
+        for (address, source) in self.granted() {
+            match source {
+                Some(source) => write!(f, "{separator}{address} from pool {}", source.name)?,
+                None => {
+                    write!(f, "{separator}{address}, kept although no pool has it any more")?;
+                }
+            }
+            separator = ", ";
+        }
+        if !separator.is_empty() {
+            f.write_str(".")?;
+        }
+        let mut space = if separator.is_empty() { "" } else { " " };
+        for sentence in self.sentences() {
+            write!(f, "{space}{sentence}")?;
+            space = " ";
+        }
+        Ok(())
     }
 }
 

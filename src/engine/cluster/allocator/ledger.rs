@@ -125,13 +125,15 @@ impl<'w> Ledger<'w> {
         for (name, router) in &world.routers {
             let (pool, family) = (Arc::clone(&router.spec.pool), router.spec.family);
             ledger.homes.insert(Arc::clone(name), Home { pool, family, size: 0 });
-            claims
-                .extend(router.spec.claims.iter().map(|(address, claim)| (*address, name, claim)));
+            let claim = |(address, claim): (&IpAddr, &'w Claim)| {
+                (*address, matches!(claim, Claim::Released(_)), name, claim)
+            };
+            claims.extend(router.spec.claims.iter().map(claim));
         }
         // An address that two routers claim stays where it is held, else in the first one.
-        claims.sort_by_key(|(address, _, claim)| (*address, matches!(claim, Claim::Released(_))));
-        claims.dedup_by_key(|(address, _, _)| *address);
-        for (address, name, claim) in claims {
+        claims.sort_by_key(|(address, is_released, _, _)| (*address, *is_released));
+        claims.dedup_by_key(|(address, _, _, _)| *address);
+        for (address, _, name, claim) in claims {
             ledger.read_claim(address, name, claim, roster, pools.of(address));
         }
         ledger

@@ -1,6 +1,7 @@
 //! What each Service's status, condition and externalIPs are to say. An address is published only
 //! when the world shows its claim, so that no client is sent where somebody else may be.
 
+use std::borrow::Cow;
 use std::net::IpAddr;
 
 use super::condition;
@@ -91,10 +92,10 @@ impl<'w> Publisher<'_, 'w> {
             }
             change.condition = Some(Some(condition));
         }
-        if ingress != member.service.ingress {
+        if ingress.is_some() {
             self.tell_moves(member, &steps, &mut change.notices);
         }
-        Some(ServiceChange { ingress: Some(ingress), external_ips, ..change })
+        Some(ServiceChange { ingress, external_ips, ..change })
     }
 
     /// Whether a status entry of one of our Services is for us to write.
@@ -112,36 +113,36 @@ impl<'w> Publisher<'_, 'w> {
         self.pools.of(address).is_some() || self.ledger.entry(address).is_some()
     }
 
-    /// Our entries in the order of the families, then the others' as they were; as it was where
-    /// our entries are right.
-    fn ingress(&self, member: Member<'w>, steps: &[(Family, Step)]) -> Vec<Ingress> {
-        let current = &member.service.ingress;
-        let (ours, others): (Vec<_>, Vec<_>) =
-            current.iter().cloned().partition(|ingress| self.is_ours(ingress));
-        let mut wanted = Vec::new();
+    /// Our entries in the order of the families, then the others' as they were; nothing where our
+    /// entries are right.
+    fn ingress(&self, member: Member<'w>, steps: &[(Family, Step)]) -> Option<Vec<Ingress>> {
+        let (ours, others): (Vec<&Ingress>, Vec<&Ingress>) =
+            member.service.ingress.iter().partition(|ingress| self.is_ours(ingress));
+        let mut wanted: Vec<Cow<'_, Ingress>> = Vec::with_capacity(steps.len());
         for (family, step) in steps {
+            let is_of_family = |a: IpAddr| Family::of(a) == *family;
             match *step {
                 Step::Shown(address) => {
-                    let existing = ours.iter().find(|i| address_of(i) == Some(address)).cloned();
-                    let ip = Some(address.to_string());
-                    wanted.push(existing.unwrap_or(Ingress { ip, hostname: None }));
+                    let existing = ours.iter().find(|i| address_of(i) == Some(address));
+                    wanted.push(existing.map_or_else(
+                        || Cow::Owned(Ingress { ip: Some(address.to_string()), hostname: None }),
+                        |existing| Cow::Borrowed(*existing),
+                    ));
                 }
-                Step::Claimed => wanted.extend(
-                    ours.iter()
-                        .filter(|ingress| {
-                            address_of(ingress)
-                                .is_some_and(|address| Family::of(address) == *family)
-                        })
-                        .cloned(),
-                ),
+                Step::Claimed => {
+                    let stay = ours.iter().filter(|i| address_of(i).is_some_and(is_of_family));
+                    wanted.extend(stay.map(|stays| Cow::Borrowed(*stays)));
+                }
                 Step::Without => {}
             }
         }
         if steps.iter().any(|(_, step)| *step == Step::Claimed) {
-            wanted.extend(ours.iter().filter(|ingress| address_of(ingress).is_none()).cloned());
+            let unreadable = ours.iter().filter(|ingress| address_of(ingress).is_none());
+            wanted.extend(unreadable.map(|stays| Cow::Borrowed(*stays)));
         }
-        let is_right = wanted.len() == ours.len() && wanted.iter().all(|i| ours.contains(i));
-        if is_right { current.clone() } else { wanted.into_iter().chain(others).collect() }
+        let is_right = wanted.len() == ours.len() && wanted.iter().all(|i| ours.contains(&&**i));
+        let others = others.into_iter().map(Cow::Borrowed);
+        (!is_right).then(|| wanted.into_iter().chain(others).map(Cow::into_owned).collect())
     }
 
     /// Ours exactly once, others' and their order as they were.
