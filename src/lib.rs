@@ -17,6 +17,9 @@
 //!
 //! A configuration file becomes a [`model::Plan`]; [`engine::node::node::Node`] holds the plan
 //! against what it hears on the wire and what the kernel shows, and asks for the difference.
+//!
+//! Watches of an API server become a [`engine::cluster::world::World`];
+//! [`engine::cluster::decision::decide`] says what is to be written, and [`app::controller`] does.
 
 pub mod cli;
 pub mod config;
