@@ -19,7 +19,7 @@
 //! against what it hears on the wire and what the kernel shows, and asks for the difference.
 //!
 //! Watches of an API server become a [`engine::cluster::world::World`];
-//! [`engine::cluster::decision::decide`] says what is to be written, and [`app::controller`] does.
+//! [`engine::cluster::decide::decide`] says what is to be written, and [`app::controller`] does.
 
 pub mod cli;
 pub mod config;
@@ -54,6 +54,7 @@ pub mod engine {
     pub mod cluster {
         pub mod allocator;
         mod candidates;
+        pub mod decide;
         pub mod decision;
         pub mod election;
         mod hash;

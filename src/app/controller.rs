@@ -20,7 +20,8 @@ use tokio::time::{Instant, sleep_until};
 
 use self::cache::Cache;
 use self::queue::{Outcome, Queue, Write};
-use crate::engine::cluster::decision::{Decision, PoolReport, decide};
+use crate::engine::cluster::decide::decide;
+use crate::engine::cluster::decision::{Decision, PoolReport};
 use crate::engine::cluster::election::Timing;
 use crate::engine::cluster::world::{Settings, Timestamp, Uid};
 use crate::io::clock;

@@ -7,8 +7,7 @@ use std::sync::Arc;
 
 use ipnet::IpNet;
 
-use super::world::{Claim, Condition, Ingress, RouterSpec, Timestamp, Uid, World};
-use super::{allocator, placement};
+use super::world::{Claim, Condition, Ingress, RouterSpec, Timestamp, Uid};
 use crate::model::Family;
 
 /// All changes that the world needs. Claims come before publications: a Service's status changes
@@ -106,24 +105,4 @@ pub struct RouterClaims {
     pub family: Family,
     /// Its addresses.
     pub claims: BTreeMap<IpAddr, Claim>,
-}
-
-/// All that the world needs now.
-#[must_use]
-pub fn decide(world: &World, now: Timestamp) -> Decision {
-    let allocation = allocator::allocate(world, now);
-    let placement = placement::place(world, allocation.routers, now);
-    let mut pools = allocation.pools;
-    for (pool, condition) in placement.conditions {
-        if let Some(report) = pools.get_mut(&pool) {
-            report.conditions.push(condition);
-        }
-    }
-    Decision {
-        routers: placement.routers,
-        services: allocation.services,
-        pools,
-        protected: allocation.protected,
-        wake_at: allocation.wake_at.into_iter().chain(placement.wake_at).min(),
-    }
 }

@@ -1,0 +1,25 @@
+//! One decision: what the allocator gives, where placement puts it.
+
+use super::decision::Decision;
+use super::world::{Timestamp, World};
+use super::{allocator, placement};
+
+/// All that the world needs now.
+#[must_use]
+pub fn decide(world: &World, now: Timestamp) -> Decision {
+    let allocation = allocator::allocate(world, now);
+    let placement = placement::place(world, allocation.routers, now);
+    let mut pools = allocation.pools;
+    for (pool, condition) in placement.conditions {
+        if let Some(report) = pools.get_mut(&pool) {
+            report.conditions.push(condition);
+        }
+    }
+    Decision {
+        routers: placement.routers,
+        services: allocation.services,
+        pools,
+        protected: allocation.protected,
+        wake_at: allocation.wake_at.into_iter().chain(placement.wake_at).min(),
+    }
+}
