@@ -1,5 +1,5 @@
 //! The custom resources of `barevip.io/v1alpha1` as the API server stores them. What they mean is
-//! the model's and the engines' business: [`super::reading`] and [`super::writing`] translate.
+//! the model's and the engines' business: [`super::reading`] and [`super::write`] translate.
 
 mod announcer;
 mod ingress_pool;
