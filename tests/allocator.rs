@@ -39,14 +39,7 @@
 //! | 31 a default range | there is none: a pool states its ranges |
 //! | 32 a range edit touches only whom it concerns | `an_edited_range_touches_nobody`, `others_that_come_and_go_move_nobody` |
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::print_stdout,
-    reason = "a test fails by panicking"
-)]
+#![cfg(test)]
 
 mod support {
     pub(crate) mod cluster {

@@ -7,10 +7,14 @@ use std::process::{Command, Stdio};
 use barevip::io::lab::process::Process;
 use nix::sys::signal::Signal;
 
-use crate::support::control_plane::{ControlPlane, eventually};
+use crate::support::control_plane::ControlPlane;
+use crate::support::netns::patience::{unless, until};
 
 mod support {
     pub(crate) mod control_plane;
+    pub(crate) mod netns {
+        pub(crate) mod patience;
+    }
     pub(crate) mod scratch;
 }
 
@@ -100,10 +104,10 @@ fn until_leader_is_ready(plane: &ControlPlane, process: u32) {
         plane.kubectl(&["get", "lease", "-n", "barevip-system", "barevip-controller", "-o", path])
     };
     let holds = || lease().contains(&format!("_{process}_"));
-    eventually("the second controller leads", holds, lease);
+    until("the second controller leads", || unless(holds(), lease));
     for _ in 0..3 {
         let before = lease();
-        eventually("the lease is renewed", || lease() != before, lease);
+        until("the lease is renewed", || unless(lease() != before, lease));
     }
 }
 
@@ -133,7 +137,7 @@ fn routers_that_were_deleted_come_back_with_the_same_addresses() {
     }
     let addresses = || plane.kubectl(&["get", "service", "-o", ADDRESSES]);
     let both = || addresses().contains("192.0.2.200") && addresses().contains("192.0.2.201");
-    eventually("both have an address", both, addresses);
+    until("both have an address", || unless(both(), addresses));
     let before = addresses();
     plane.kubectl(&["delete", "virtualrouters", "--all"]);
     let entries = "jsonpath={.items[*].spec.addresses[*].ip}";
@@ -178,5 +182,6 @@ spec: {addresses: ["192.0.2.250-192.0.2.200"]}
     );
     let message = "jsonpath={.status.conditions[?(@.type==\"Ready\")].message}";
     let said = || plane.kubectl(&["get", "ipool", "typo", "-o", message]);
-    eventually("the remedy is named", || said().contains("192.0.2.200-192.0.2.250"), said);
+    let is_named = || said().contains("192.0.2.200-192.0.2.250");
+    until("the remedy is named", || unless(is_named(), said));
 }

@@ -1,12 +1,6 @@
 //! At most one leads, whatever the network, the clocks and the scheduler do; and soon one does.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    reason = "a test fails by panicking"
-)]
+#![cfg(test)]
 
 mod support {
     pub(crate) mod election {

@@ -27,7 +27,7 @@ use crate::engine::cluster::world::{Settings, Timestamp, Uid};
 use crate::io::clock;
 use crate::io::kubernetes::event::Events;
 use crate::io::kubernetes::lease::{Contender, Leadership};
-use crate::io::kubernetes::pool_status::{differs, pool_status};
+use crate::io::kubernetes::pool_status::pool_status;
 use crate::io::kubernetes::watch::Watches;
 use crate::io::kubernetes::write::Writer;
 
@@ -133,7 +133,7 @@ impl Controller {
             }
             if !self.leads() {
                 ensure!(!self.led, "the lease was lost: another controller leads now");
-            } else if self.cache.missing().is_empty() {
+            } else if self.cache.is_complete() {
                 self.decide();
             }
         }
@@ -176,7 +176,7 @@ impl Controller {
             let Some(pool) = self.cache.world.pools.get(&name) else { continue };
             let before = self.cache.pool_statuses.get(&name);
             let status = pool_status(&report, pool.generation, before);
-            if differs(&status, before) {
+            if before != Some(&status) {
                 self.queue.push(Write::Pool { name, status });
             }
         }

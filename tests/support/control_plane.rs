@@ -5,14 +5,11 @@ use std::fs;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
 
 use barevip::io::lab::process::Process;
 
+use crate::support::netns::patience::{unless, until};
 use crate::support::scratch::Scratch;
-
-/// Long enough for a loaded machine; a server that is well is ready after 4 s.
-const PATIENCE: Duration = Duration::from_secs(90);
 
 /// A running API server and etcd. They end with it, after a panic too.
 pub(crate) struct ControlPlane {
@@ -42,7 +39,7 @@ impl ControlPlane {
             assert!(ended.is_none(), "the API server has ended\n{}", said());
             self.try_kubectl(&["get", "--raw", "/readyz"], None).is_ok()
         };
-        eventually("the API server is ready", is_ready, said);
+        until("the API server is ready", || unless(is_ready(), said));
     }
 
     /// What a client needs: `KUBECONFIG`.
@@ -88,17 +85,10 @@ impl ControlPlane {
     pub(crate) fn until(&self, arguments: &[&str], expected: &str) {
         let printed = || self.try_kubectl(arguments, None).unwrap_or_else(|error| error);
         let what = format!("kubectl {} prints {expected:?}", arguments.join(" "));
-        eventually(&what, || printed() == expected, printed);
-    }
-}
-
-/// Waits for a condition; where it does not come true, `state` tells why.
-#[expect(clippy::disallowed_methods, reason = "this is the wait for a condition")]
-pub(crate) fn eventually(what: &str, is_so: impl Fn() -> bool, state: impl Fn() -> String) {
-    let deadline = Instant::now() + PATIENCE;
-    while !is_so() {
-        assert!(Instant::now() < deadline, "not within {PATIENCE:?}: {what}\n{}", state());
-        std::thread::sleep(Duration::from_millis(20));
+        until(&what, || {
+            let printed = printed();
+            unless(printed == expected, || printed)
+        });
     }
 }
 

@@ -38,19 +38,19 @@ impl Cache {
         Self { world: World { settings, ..World::default() }, ..Self::default() }
     }
 
-    /// The kinds that have not been listed yet: nothing may be decided before.
-    pub(super) fn missing(&self) -> Vec<&'static str> {
+    /// Whether every kind has been listed: nothing may be decided before.
+    pub(super) fn is_complete(&self) -> bool {
         let kinds = &self.versions;
         let all = [
-            ("services", &kinds.services),
-            ("ingresspools", &kinds.pools),
-            ("virtualrouters", &kinds.routers),
-            ("namespaces", &kinds.namespaces),
-            ("nodes", &kinds.nodes),
-            ("announcers", &kinds.reports),
-            ("servicecidrs", &kinds.service_ranges),
+            &kinds.services,
+            &kinds.pools,
+            &kinds.routers,
+            &kinds.namespaces,
+            &kinds.nodes,
+            &kinds.reports,
+            &kinds.service_ranges,
         ];
-        all.into_iter().filter(|(_, versions)| !versions.listed()).map(|(name, _)| name).collect()
+        all.into_iter().all(Versions::listed)
     }
 
     /// The version of a `VirtualRouter`, for preconditions.

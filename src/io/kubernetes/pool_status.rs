@@ -31,12 +31,6 @@ pub fn pool_status(
     }
 }
 
-/// Whether a status has to be written.
-#[must_use]
-pub fn differs(status: &IngressPoolStatus, before: Option<&IngressPoolStatus>) -> bool {
-    before != Some(status)
-}
-
 fn condition(
     kind: &str,
     condition: &world::Condition,

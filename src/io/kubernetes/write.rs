@@ -7,7 +7,7 @@ use k8s_openapi::api::core::v1 as core;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
-use kube::{Api, Client, ResourceExt};
+use kube::{Api, Client};
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
@@ -204,7 +204,7 @@ fn patched() -> PatchParams {
 
 #[expect(clippy::unnecessary_wraps, reason = "it ends a chain of results")]
 fn seen(service: core::Service) -> Result<Seen<Service>, WriteError> {
-    let version = service.resource_version().and_then(|text| text.parse().ok()).unwrap_or(0);
+    let version = reading::version(&service.metadata);
     let key = reading::uid(&service.metadata).0;
     Ok(Seen { key, version, value: reading::service(service) })
 }
