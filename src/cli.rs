@@ -1,5 +1,6 @@
 //! The command line: words in, a [`Command`] out. What the commands do stands in [`crate::app`].
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -234,9 +235,15 @@ pub struct ControllerFlags {
     /// The namespace of the lease that says who leads
     #[arg(long, env = "POD_NAMESPACE", default_value = "barevip-system", value_name = "NAME")]
     pub namespace: String,
+    /// Where it answers /healthz, /readyz, /metrics and /state, e.g. 0.0.0.0:8470 [default: nowhere]
+    #[arg(long, value_name = "ADDRESS")]
+    pub http: Option<SocketAddr>,
     /// Whether Services without a loadBalancerClass are served; those of barevip.io/vip are
     #[arg(long, default_value_t = true, action = clap::ArgAction::Set, value_name = "BOOL")]
     pub default_class: bool,
+    /// Whether addresses are written into spec.externalIPs too, for what reads only those
+    #[arg(long, default_value_t = false, action = clap::ArgAction::Set, value_name = "BOOL")]
+    pub mirror_external_ips: bool,
     /// How long others wait for a leader that says nothing, in whole seconds
     #[arg(long, default_value = "15s", value_parser = parse_duration, value_name = "DURATION")]
     pub lease_duration: Duration,

@@ -106,6 +106,7 @@ pub mod io {
 
     /// The API server: what it shows, and how it is written to.
     pub mod kubernetes {
+        pub mod client;
         pub mod event;
         pub mod lease;
         pub mod pool_status;

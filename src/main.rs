@@ -33,7 +33,9 @@ fn dispatch(command: Command) -> anyhow::Result<()> {
             let deadline = flags.lease_duration * 2 / 3;
             app::controller::run(&app::controller::Options {
                 namespace: flags.namespace,
+                http: flags.http,
                 default_class: flags.default_class,
+                mirror: flags.mirror_external_ips,
                 timing: Timing::new(flags.lease_duration, deadline, flags.retry_period)?,
             })
         }

@@ -2,6 +2,8 @@
 
 #![cfg(test)]
 
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::process::{Command, Stdio};
 
 use barevip::io::lab::process::Process;
@@ -41,9 +43,14 @@ fn cluster() -> ControlPlane {
 }
 
 fn controller(plane: &ControlPlane) -> Process {
+    controller_with(plane, &[])
+}
+
+fn controller_with(plane: &ControlPlane, flags: &[&str]) -> Process {
     let mut command = Command::new(env!("CARGO_BIN_EXE_barevip"));
     command
         .args(["controller", "--lease-duration", LEASE_SECONDS, "--retry-period", "200ms"])
+        .args(flags)
         .env("KUBECONFIG", plane.kubeconfig())
         .stdout(Stdio::null());
     Process::start(command).unwrap()
@@ -184,4 +191,59 @@ spec: {addresses: ["192.0.2.250-192.0.2.200"]}
     let said = || plane.kubectl(&["get", "ipool", "typo", "-o", message]);
     let is_named = || said().contains("192.0.2.200-192.0.2.250");
     until("the remedy is named", || unless(is_named(), said));
+}
+
+/// What the controller answers: the whole response.
+fn ask(address: SocketAddr, path: &str) -> String {
+    let mut answer = String::new();
+    if let Ok(mut stream) = TcpStream::connect(address) {
+        write!(stream, "GET {path} HTTP/1.1\r\nHost: barevip\r\n\r\n").unwrap();
+        stream.read_to_string(&mut answer).unwrap();
+    }
+    answer
+}
+
+#[test]
+fn its_pages_show_what_it_knows() {
+    let plane = cluster();
+    plane.apply(SMALL_POOL);
+    let address = TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap();
+    let _controller = controller_with(&plane, &["--http", &address.to_string()]);
+    let ready = || ask(address, "/readyz");
+    until("it is ready", || unless(ready().starts_with("HTTP/1.1 200"), ready));
+    expose(&plane, "web");
+    until_service(&plane, "web", INGRESS, "192.0.2.200");
+
+    assert!(ask(address, "/healthz").ends_with("ok\n"));
+    let metrics = || ask(address, "/metrics");
+    let expected = [
+        "barevip_leader 1",
+        r#"barevip_pool_addresses{pool="small",state="used"} 1.0"#,
+        r#"barevip_pool_waiting_services{pool="small"} 0.0"#,
+        "barevip_allocation_seconds_count 1",
+        r#"barevip_writes_total{object="service",result="done"} 1"#,
+    ];
+    until("the metrics tell of it", || {
+        let page = metrics();
+        unless(expected.iter().all(|line| page.contains(line)), || page)
+    });
+    let state = ask(address, "/state");
+    assert!(state.contains(r#""192.0.2.200":["default/web"]"#), "{state}");
+    assert!(ask(address, "/nothing").starts_with("HTTP/1.1 404"));
+}
+
+const EXTERNAL_IPS: &str = "jsonpath={.spec.externalIPs[*]}";
+
+#[test]
+fn a_mirror_of_the_address_is_kept_beside_what_others_wrote() {
+    let plane = cluster();
+    plane.apply(SMALL_POOL);
+    let _controller = controller_with(&plane, &["--mirror-external-ips=true"]);
+    expose(&plane, "web");
+    until_service(&plane, "web", EXTERNAL_IPS, "192.0.2.200");
+    let patch = |patch: &str| plane.kubectl(&["patch", "service", "web", "-p", patch]);
+    patch(r#"{"spec": {"externalIPs": ["198.51.100.7"]}}"#);
+    until_service(&plane, "web", EXTERNAL_IPS, "198.51.100.7 192.0.2.200");
+    patch(r#"{"spec": {"type": "ClusterIP"}}"#);
+    until_service(&plane, "web", EXTERNAL_IPS, "198.51.100.7");
 }

@@ -5,30 +5,39 @@
 //! anew from what the world is then.
 
 mod cache;
+mod metrics;
+mod pages;
 mod queue;
+mod unpublished;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, bail, ensure};
+use hyper::StatusCode;
 use k8s_openapi::jiff;
-use kube::{Client, Config};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{oneshot, watch};
 use tokio::time::{Instant, sleep_until};
 
 use self::cache::Cache;
-use self::queue::{Outcome, Queue, Write};
+use self::metrics::Metrics;
+use self::pages::{Known, Page, Question, Questions};
+use self::queue::{News, Object, Outcome, Queue, Write, Written};
+use self::unpublished::UnderWay;
 use crate::engine::cluster::decide::decide;
-use crate::engine::cluster::decision::{Decision, PoolReport};
+use crate::engine::cluster::decision::{Decision, Notice, PoolReport};
 use crate::engine::cluster::election::Timing;
 use crate::engine::cluster::world::{Settings, Timestamp, Uid};
 use crate::io::clock;
+use crate::io::http::{Reply, Server};
+use crate::io::kubernetes::client::connect;
 use crate::io::kubernetes::event::Events;
 use crate::io::kubernetes::lease::{Contender, Leadership};
 use crate::io::kubernetes::pool_status::pool_status;
-use crate::io::kubernetes::watch::Watches;
+use crate::io::kubernetes::watch::{Change, Watches};
 use crate::io::kubernetes::write::Writer;
 
 /// Decided anew at least so often: it repairs what no event has told.
@@ -39,8 +48,12 @@ const RESYNC: Duration = Duration::from_secs(300);
 pub struct Options {
     /// Its namespace, where its lease is.
     pub namespace: String,
+    /// Where it answers `/healthz`, `/readyz`, `/metrics` and `/state`.
+    pub http: Option<SocketAddr>,
     /// Whether Services without a class are ours.
     pub default_class: bool,
+    /// Whether addresses are written into `spec.externalIPs` too.
+    pub mirror: bool,
     /// Of the lease.
     pub timing: Timing,
 }
@@ -58,8 +71,16 @@ pub fn run(options: &Options) -> anyhow::Result<()> {
 }
 
 async fn serve(options: &Options) -> anyhow::Result<()> {
-    let client = connect().await?;
-    let settings = Settings { default_class: options.default_class, ..Settings::default() };
+    let questions = match options.http {
+        Some(address) => Questions::of(Server::bind_tcp(address).await?),
+        None => Questions::none(),
+    };
+    let client = connect(options.timing.request_timeout()).await?;
+    let settings = Settings {
+        default_class: options.default_class,
+        mirror: options.mirror,
+        ..Settings::default()
+    };
     let (told, leadership) = watch::channel(Leadership::default());
     let (stop, stopped) = oneshot::channel();
     let identity = identity()?;
@@ -68,8 +89,14 @@ async fn serve(options: &Options) -> anyhow::Result<()> {
     let mut controller = Controller {
         cache: Cache::new(settings),
         queue: Queue::new(Writer::new(client.clone())),
+        under_way: UnderWay::default(),
+        unmirrored: BTreeSet::new(),
         events: Events::start(client.clone(), &identity),
         watches: Watches::start(&client),
+        questions,
+        metrics: Metrics::new(),
+        reports: BTreeMap::new(),
+        identity,
         leadership,
         led: false,
         resync_at: Instant::now(),
@@ -95,21 +122,19 @@ fn identity() -> anyhow::Result<String> {
     Ok(format!("{}_{}_{started:x}", host.to_string_lossy(), std::process::id()))
 }
 
-/// The cluster of the pod's service account, else of `KUBECONFIG`.
-async fn connect() -> anyhow::Result<Client> {
-    let mut config = Config::infer().await.context(
-        "no cluster is configured: run it in a pod, or set KUBECONFIG to a kubeconfig file",
-    )?;
-    // A write that is repeated later than we think could land after the lease has passed on.
-    config.default_retry = false;
-    Client::try_from(config).context("the cluster's configuration can't be used")
-}
-
 struct Controller {
     cache: Cache,
     queue: Queue,
+    under_way: UnderWay,
+    /// Services whose owners know that their externalIPs may not be written.
+    unmirrored: BTreeSet<Uid>,
     events: Events,
     watches: Watches,
+    questions: Questions,
+    metrics: Metrics,
+    /// What was decided of the pools last.
+    reports: BTreeMap<Arc<str>, PoolReport>,
+    identity: String,
     leadership: watch::Receiver<Leadership>,
     /// Has led: whoever loses the lease starts anew, with nothing in its memory.
     led: bool,
@@ -121,22 +146,43 @@ impl Controller {
         loop {
             tokio::select! {
                 change = self.watches.next() => match change {
-                    Some(change) => self.cache.take(change),
+                    Some(change) => self.take(change),
                     None => bail!("the watches ended"),
                 },
-                changed = self.leadership.changed() => changed.context("the lease's task ended")?,
+                changed = self.leadership.changed() => {
+                    changed.context("the lease's task ended")?;
+                    // A renewal changes nothing.
+                    if self.led && self.leads() {
+                        continue;
+                    }
+                }
                 outcome = self.queue.finished() => self.settle(outcome),
+                question = self.questions.next() => {
+                    self.answer(question);
+                    continue;
+                }
                 () = sleep_until(self.resync_at) => {}
             }
             while let Some(change) = self.watches.next_waiting() {
-                self.cache.take(change);
+                self.take(change);
+            }
+            while let Some(outcome) = self.queue.finished_waiting() {
+                self.settle(outcome);
             }
             if !self.leads() {
                 ensure!(!self.led, "the lease was lost: another controller leads now");
-            } else if self.cache.is_complete() {
+            } else if self.cache.missing().is_empty() {
                 self.decide();
             }
         }
+    }
+
+    fn take(&mut self, change: Change) {
+        if let Change::Trouble { kind, error } = &change {
+            tracing::warn!(kind, error, "a watch failed; it is tried again");
+            self.metrics.watch_failed(kind);
+        }
+        self.cache.take(change);
     }
 
     fn leads(&mut self) -> bool {
@@ -149,11 +195,13 @@ impl Controller {
     }
 
     fn decide(&mut self) {
-        let now = jiff::Timestamp::now().as_second();
-        let decision = decide(&self.cache.world, Timestamp(now));
-        let rest = decision.wake_at.map(|at| u64::try_from(at.0 - now).unwrap_or(0));
+        let started = Instant::now();
+        let now = now();
+        let decision = decide(&self.cache.world, now);
+        self.metrics.decided(started.elapsed());
+        let rest = decision.wake_at.map(|at| u64::try_from(at.0 - now.0).unwrap_or(0));
         let pause = rest.map_or(RESYNC, |rest| RESYNC.min(Duration::from_secs(rest + 1)));
-        self.resync_at = Instant::now() + self.queue.pause().map_or(pause, |wait| wait.min(pause));
+        self.resync_at = started + self.queue.pause().map_or(pause, |wait| wait.min(pause));
         self.write(decision);
     }
 
@@ -161,38 +209,111 @@ impl Controller {
     fn write(&mut self, decision: Decision) {
         for (name, change) in decision.routers {
             let version = self.cache.router_version(&name);
-            self.queue.push(Write::Router { name, change, version });
-        }
-        for change in decision.services {
-            if let Some(service) = self.cache.world.services.get(&change.uid) {
-                self.queue.push(Write::Service(Box::new((service.clone(), change))));
+            let write = Write::Router { name: Arc::clone(&name), change: change.clone(), version };
+            if self.queue.push(write) {
+                self.under_way.send_claims(&mut self.cache.world, &name, &change);
             }
         }
-        self.report_pools(decision.pools);
+        for change in decision.services {
+            let Some(service) = self.cache.world.services.get(&change.uid) else { continue };
+            let write = Write::Service(Box::new((service.clone(), change.clone())));
+            if self.queue.push(write) {
+                let gives_some = change.ingress.as_ref().is_some_and(|all| !all.is_empty());
+                let lacking_since = self.cache.lacking_since(&change.uid).filter(|_| gives_some);
+                self.under_way.send(&mut self.cache.world, &change, lacking_since);
+            }
+        }
+        self.report_pools(&decision.pools);
+        self.reports = decision.pools;
     }
 
-    fn report_pools(&mut self, reports: BTreeMap<Arc<str>, PoolReport>) {
+    fn report_pools(&mut self, reports: &BTreeMap<Arc<str>, PoolReport>) {
         for (name, report) in reports {
-            let Some(pool) = self.cache.world.pools.get(&name) else { continue };
-            let before = self.cache.pool_statuses.get(&name);
-            let status = pool_status(&report, pool.generation, before);
+            let Some(pool) = self.cache.world.pools.get(name) else { continue };
+            let before = self.cache.pool_statuses.get(name);
+            let status = pool_status(report, pool.generation, before);
             if before != Some(&status) {
-                self.queue.push(Write::Pool { name, status });
+                self.queue.push(Write::Pool { name: Arc::clone(name), status });
             }
         }
     }
 
     fn settle(&mut self, outcome: Outcome) {
-        match outcome {
-            Outcome::Service(written) => {
-                let (seen, notices) = *written;
+        let Outcome { object, written, news } = outcome;
+        self.metrics.wrote(&object, written);
+        match object {
+            Object::Router(name) => {
+                let is_done = written == Written::Done;
+                self.under_way.settle_claims(&mut self.cache.world, &name, is_done);
+            }
+            Object::Service(uid) => self.settle_publication(Uid(uid), written),
+            Object::Pool(_) => {}
+        }
+        match news {
+            Some(News::Service(both)) => {
+                let (seen, notices) = *both;
                 for notice in &notices {
                     self.events.tell(&Uid(Arc::clone(&seen.key)), &seen.value.key, notice);
                 }
                 self.cache.wrote_service(seen);
             }
-            Outcome::Router(seen) => self.cache.wrote_router(seen),
-            Outcome::Nothing => {}
+            Some(News::Router(seen)) => self.cache.wrote_router(seen),
+            None => {}
         }
+    }
+
+    fn settle_publication(&mut self, uid: Uid, written: Written) {
+        match written {
+            Written::Stale => self.under_way.refused(&mut self.cache.world, &uid),
+            Written::Done => {
+                if let Some(since) = self.under_way.told(&uid) {
+                    self.metrics.allocated(clock::since_boot().since(since));
+                }
+            }
+            Written::Failed => drop(self.under_way.told(&uid)),
+            Written::MirrorRefused => {
+                let service = self.cache.world.services.get(&uid);
+                if let Some(service) = service.filter(|_| self.unmirrored.insert(uid.clone())) {
+                    self.events.tell(&uid, &service.key, &mirror_refused());
+                }
+            }
+        }
+    }
+
+    fn answer(&mut self, question: Question) {
+        let leads = self.leadership.borrow().is_ours();
+        let reply = match question.page {
+            Page::Health => Reply::text(StatusCode::OK, "ok\n"),
+            Page::Ready => pages::ready(&self.cache.missing()),
+            Page::Metrics => pages::metrics(self.metrics.page(leads, &self.reports, now())),
+            Page::State => pages::state(
+                Known {
+                    identity: &self.identity,
+                    leads,
+                    leader: self.leadership.borrow().holder.as_deref(),
+                    missing: self.cache.missing(),
+                    writes: self.queue.len(),
+                    pools: &self.reports,
+                },
+                &self.cache.world,
+            ),
+        };
+        // Who asked may have gone.
+        let _answered = question.reply.send(reply);
+    }
+}
+
+fn now() -> Timestamp {
+    Timestamp(jiff::Timestamp::now().as_second())
+}
+
+fn mirror_refused() -> Notice {
+    Notice {
+        reason: "ExternalIPsRefused",
+        warning: true,
+        note: "the address is in the status only: this cluster forbids writing spec.externalIPs \
+               (DenyServiceExternalIPs or a policy); allow it, or run the controller with \
+               --mirror-external-ips=false"
+            .to_owned(),
     }
 }

@@ -93,7 +93,7 @@ async fn serve(
     let server = Server::bind(socket).await?;
     tracing::info!(
         config = %about.config.display(),
-        socket = %server.path().display(),
+        socket = server.place(),
         "barevip {} starts with {} virtual router(s)",
         env!("CARGO_PKG_VERSION"),
         plan.len(),

@@ -1,4 +1,4 @@
-//! HTTP/1.1 on a Unix socket: a small server that answers GET, and the client that asks it.
+//! HTTP/1.1 on a Unix or TCP socket: a small server that answers GET, and the client that asks it.
 //!
 //! Both are bounded: connections, header time, time and size of an answer. Nobody who holds a
 //! connection open can starve the daemon.
@@ -7,6 +7,7 @@ use std::convert::Infallible;
 use std::fs::Permissions;
 use std::future::Future;
 use std::io;
+use std::net::SocketAddr;
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -18,7 +19,8 @@ use hyper::header::{ALLOW, CONTENT_TYPE, HOST, HeaderValue};
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
-use tokio::net::{UnixListener, UnixStream};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, UnixListener, UnixStream};
 use tokio::sync::Semaphore;
 use tokio::time::{sleep, timeout};
 
@@ -64,13 +66,39 @@ pub enum SocketError {
     /// The kernel refuses.
     #[error("{0} can't be listened on ({1}); give another path with --socket")]
     Refused(PathBuf, io::Error),
+    /// The kernel refuses.
+    #[error("{0} can't be listened on ({1}); give another address with --http")]
+    RefusedAddress(SocketAddr, io::Error),
 }
 
-/// A Unix socket that answers; its file goes away with it.
+/// A socket that answers.
 #[derive(Debug)]
 pub struct Server {
-    listener: UnixListener,
-    path: PathBuf,
+    listener: Listener,
+}
+
+#[derive(Debug)]
+enum Listener {
+    Unix(UnixListener, SocketFile),
+    Tcp(TcpListener),
+}
+
+/// The file of a Unix socket; it goes away with its server.
+#[derive(Debug)]
+struct SocketFile(PathBuf);
+
+/// A connection of either kind.
+trait Connection: AsyncRead + AsyncWrite + Send + Unpin {}
+
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> Connection for T {}
+
+impl Listener {
+    async fn accept(&self) -> io::Result<Box<dyn Connection>> {
+        Ok(match self {
+            Self::Unix(listener, _) => Box::new(listener.accept().await?.0),
+            Self::Tcp(listener) => Box::new(listener.accept().await?.0),
+        })
+    }
 }
 
 impl Server {
@@ -85,13 +113,27 @@ impl Server {
         let refused = |error| SocketError::Refused(path.clone(), error);
         let listener = UnixListener::bind(&path).map_err(refused)?;
         std::fs::set_permissions(&path, Permissions::from_mode(SOCKET_MODE)).map_err(refused)?;
-        Ok(Self { listener, path })
+        Ok(Self { listener: Listener::Unix(listener, SocketFile(path)) })
+    }
+
+    /// Listens on an address of this machine.
+    ///
+    /// # Errors
+    /// [`SocketError::RefusedAddress`].
+    pub async fn bind_tcp(address: SocketAddr) -> Result<Self, SocketError> {
+        let refused = |error| SocketError::RefusedAddress(address, error);
+        Ok(Self { listener: Listener::Tcp(TcpListener::bind(address).await.map_err(refused)?) })
     }
 
     /// Where it listens.
     #[must_use]
-    pub fn path(&self) -> &Path {
-        &self.path
+    pub fn place(&self) -> String {
+        match &self.listener {
+            Listener::Unix(_, file) => file.0.display().to_string(),
+            Listener::Tcp(listener) => {
+                listener.local_addr().map_or_else(|error| error.to_string(), |own| own.to_string())
+            }
+        }
     }
 
     /// Answers for ever: `answer` gets the path of a GET, and gives `None` for one that it does
@@ -106,7 +148,7 @@ impl Server {
             // The semaphore is never closed: there always is a place, sooner or later.
             let place = Arc::clone(&places).acquire_owned().await.ok();
             match self.listener.accept().await {
-                Ok((stream, _)) => {
+                Ok(stream) => {
                     let answer = answer.clone();
                     tokio::spawn(async move {
                         exchange(stream, answer).await;
@@ -114,7 +156,7 @@ impl Server {
                     });
                 }
                 Err(error) => {
-                    tracing::warn!(%error, "a connection to the status socket was not accepted");
+                    tracing::warn!(%error, "a connection was not accepted");
                     sleep(Duration::from_millis(100)).await;
                 }
             }
@@ -122,10 +164,10 @@ impl Server {
     }
 }
 
-impl Drop for Server {
+impl Drop for SocketFile {
     fn drop(&mut self) {
         // One that is gone already is as good.
-        let _removed = std::fs::remove_file(&self.path);
+        let _removed = std::fs::remove_file(&self.0);
     }
 }
 
@@ -159,7 +201,7 @@ async fn remove_stale(path: &Path) -> Result<(), SocketError> {
 }
 
 /// One request, one answer.
-async fn exchange<A, F>(stream: UnixStream, answer: A)
+async fn exchange<A, F>(stream: Box<dyn Connection>, answer: A)
 where
     A: Fn(String) -> F + Clone,
     F: Future<Output = Option<Reply>>,
@@ -175,8 +217,8 @@ where
         .serve_connection(TokioIo::new(stream), service);
     match timeout(EXCHANGE_TIMEOUT, connection).await {
         Ok(Ok(())) => {}
-        Ok(Err(error)) => tracing::debug!(%error, "an exchange on the status socket failed"),
-        Err(_) => tracing::debug!("an exchange on the status socket took too long"),
+        Ok(Err(error)) => tracing::debug!(%error, "an HTTP exchange failed"),
+        Err(_) => tracing::debug!("an HTTP exchange took too long"),
     }
 }
 

@@ -3,9 +3,14 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::engine::cluster::world::{Node, Report, RouterObject, Service, Settings, World};
+use crate::engine::cluster::world::{Node, Report, RouterObject, Service, Settings, Uid, World};
+use crate::engine::time::Instant;
+use crate::io::clock;
 use crate::io::kubernetes::resources::IngressPoolStatus;
-use crate::io::kubernetes::watch::{Change, Delta, PoolSeen, Seen, Taken, Versions};
+use crate::io::kubernetes::watch::{Change, Delta, Seen, Taken, Versions};
+
+/// Its uid names the cluster.
+const SYSTEM_NAMESPACE: &str = "kube-system";
 
 /// All that is known of the cluster.
 #[derive(Debug, Default)]
@@ -13,11 +18,12 @@ pub(super) struct Cache {
     pub(super) world: World,
     /// What the pools' statuses say.
     pub(super) pool_statuses: BTreeMap<Arc<str>, IngressPoolStatus>,
-    pools: BTreeMap<Arc<str>, PoolSeen>,
-    routers: BTreeMap<Arc<str>, Result<RouterObject, String>>,
-    nodes: BTreeMap<Arc<str>, (Node, Taken)>,
-    reports: BTreeMap<Arc<str>, Option<Report>>,
-    service_ranges: BTreeMap<Arc<str>, Taken>,
+    /// By node; an agent may be seen before its node is.
+    reports: BTreeMap<Arc<str>, Report>,
+    taken_by_nodes: BTreeMap<Arc<str>, Taken>,
+    taken_by_services: BTreeMap<Arc<str>, Taken>,
+    /// Services of type LoadBalancer without an address, since they were seen so.
+    lacking: BTreeMap<Uid, Instant>,
     versions: Kinds,
 }
 
@@ -38,19 +44,19 @@ impl Cache {
         Self { world: World { settings, ..World::default() }, ..Self::default() }
     }
 
-    /// Whether every kind has been listed: nothing may be decided before.
-    pub(super) fn is_complete(&self) -> bool {
+    /// The kinds that were not listed yet: nothing may be decided before.
+    pub(super) fn missing(&self) -> Vec<&'static str> {
         let kinds = &self.versions;
         let all = [
-            &kinds.services,
-            &kinds.pools,
-            &kinds.routers,
-            &kinds.namespaces,
-            &kinds.nodes,
-            &kinds.reports,
-            &kinds.service_ranges,
+            ("services", &kinds.services),
+            ("ingresspools", &kinds.pools),
+            ("virtualrouters", &kinds.routers),
+            ("namespaces", &kinds.namespaces),
+            ("nodes", &kinds.nodes),
+            ("announcers", &kinds.reports),
+            ("servicecidrs", &kinds.service_ranges),
         ];
-        all.into_iter().all(Versions::listed)
+        all.into_iter().filter(|(_, kind)| !kind.listed()).map(|(name, _)| name).collect()
     }
 
     /// The version of a `VirtualRouter`, for preconditions.
@@ -59,34 +65,65 @@ impl Cache {
     }
 
     pub(super) fn take(&mut self, change: Change) {
+        let world = &mut self.world;
         let kinds = &mut self.versions;
         match change {
-            Change::Services(delta) => kinds.services.take(&mut self.world.services, delta),
-            Change::Pools(delta) => {
-                kinds.pools.take(&mut self.pools, delta);
-                self.show_pools();
-            }
-            Change::Routers(delta) => {
-                kinds.routers.take(&mut self.routers, delta);
-                self.show_routers();
-            }
-            Change::Namespaces(delta) => kinds.namespaces.take(&mut self.world.namespaces, delta),
+            Change::Services(delta) => kinds.services.take(delta, |uid, service| {
+                let lacks = |service: &Service| service.load_balancer && service.ingress.is_empty();
+                let uid = Uid(uid);
+                if service.as_ref().is_some_and(lacks) {
+                    self.lacking.entry(uid.clone()).or_insert_with(clock::since_boot);
+                } else {
+                    self.lacking.remove(&uid);
+                }
+                put(&mut world.services, uid, service);
+            }),
+            Change::Pools(delta) => kinds.pools.take(delta, |name, seen| {
+                let (pool, status) = seen.unzip();
+                put(&mut world.pools, Arc::clone(&name), pool);
+                put(&mut self.pool_statuses, name, status);
+            }),
+            Change::Routers(delta) => kinds.routers.take(delta, |name, router| {
+                let readable = router.and_then(|router| readable(&name, router));
+                put(&mut world.routers, name, readable);
+            }),
+            Change::Namespaces(delta) => kinds.namespaces.take(delta, |name, seen| {
+                let (uid, labels) = seen.unzip();
+                if let (Some(uid), SYSTEM_NAMESPACE) = (uid, &*name) {
+                    world.settings.cluster = uid;
+                }
+                put(&mut world.namespaces, name, labels);
+            }),
             Change::Nodes(delta) => {
-                kinds.nodes.take(&mut self.nodes, delta);
-                self.show_nodes();
+                kinds.nodes.take(delta, |name, seen| {
+                    let (node, taken) = seen.unzip();
+                    let report = self.reports.get(&name).cloned();
+                    let node = node.map(|node| Node { report, ..node });
+                    put(&mut world.nodes, Arc::clone(&name), node);
+                    put(&mut self.taken_by_nodes, name, taken);
+                });
+                self.show_taken();
             }
-            Change::Announcers(delta) => {
-                kinds.reports.take(&mut self.reports, delta);
-                self.show_nodes();
-            }
+            Change::Announcers(delta) => kinds.reports.take(delta, |name, report| {
+                let report = report.flatten();
+                if let Some(node) = world.nodes.get_mut(&name) {
+                    node.report.clone_from(&report);
+                }
+                put(&mut self.reports, name, report);
+            }),
             Change::ServiceRanges(delta) => {
-                kinds.service_ranges.take(&mut self.service_ranges, delta);
-                self.show_nodes();
+                kinds
+                    .service_ranges
+                    .take(delta, |name, taken| put(&mut self.taken_by_services, name, taken));
+                self.show_taken();
             }
-            Change::Trouble { kind, error } => {
-                tracing::warn!(kind, error, "a watch failed; it is tried again");
-            }
+            Change::Trouble { .. } => {}
         }
+    }
+
+    /// Since when a Service has no address.
+    pub(super) fn lacking_since(&self, uid: &Uid) -> Option<Instant> {
+        self.lacking.get(uid).copied()
     }
 
     /// What we wrote is known before the watch shows it.
@@ -98,38 +135,26 @@ impl Cache {
         self.take(Change::Routers(Delta::Applied(seen)));
     }
 
-    fn show_pools(&mut self) {
-        self.world.pools.clear();
-        self.pool_statuses.clear();
-        for (name, (pool, status)) in &self.pools {
-            self.world.pools.insert(Arc::clone(name), pool.clone());
-            self.pool_statuses.insert(Arc::clone(name), status.clone());
-        }
+    fn show_taken(&mut self) {
+        let all = self.taken_by_nodes.values().chain(self.taken_by_services.values());
+        self.world.taken = all.flatten().cloned().collect();
     }
+}
 
-    fn show_routers(&mut self) {
-        self.world.routers.clear();
-        for (name, router) in &self.routers {
-            match router {
-                Ok(router) => {
-                    self.world.routers.insert(Arc::clone(name), router.clone());
-                }
-                Err(error) => tracing::error!(
-                    router = %name, error,
-                    "a VirtualRouter can't be read; nothing of it is changed"
-                ),
-            }
-        }
+fn put<K: Ord, V>(held: &mut BTreeMap<K, V>, key: K, value: Option<V>) {
+    match value {
+        Some(value) => drop(held.insert(key, value)),
+        None => drop(held.remove(&key)),
     }
+}
 
-    fn show_nodes(&mut self) {
-        self.world.nodes.clear();
-        self.world.taken.clear();
-        for (name, (node, taken)) in &self.nodes {
-            let report = self.reports.get(name).cloned().flatten();
-            self.world.nodes.insert(Arc::clone(name), Node { report, ..node.clone() });
-            self.world.taken.extend(taken.iter().cloned());
-        }
-        self.world.taken.extend(self.service_ranges.values().flatten().cloned());
-    }
+fn readable(name: &str, router: Result<RouterObject, String>) -> Option<RouterObject> {
+    let told = |error: &String| {
+        tracing::error!(
+            router = name,
+            error,
+            "a VirtualRouter can't be read; nothing of it is changed"
+        );
+    };
+    router.inspect_err(told).ok()
 }

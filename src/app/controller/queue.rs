@@ -36,19 +36,42 @@ pub(super) enum Object {
     Pool(Arc<str>),
 }
 
-/// What the world is to know of a write.
+/// How a write ended.
 #[derive(Debug)]
-pub(super) enum Outcome {
+pub(super) struct Outcome {
+    pub(super) object: Object,
+    pub(super) written: Written,
+    /// What the world is to know, if it was carried out.
+    pub(super) news: Option<News>,
+}
+
+/// Whether the API server has carried out a write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Written {
+    /// It has.
+    Done,
+    /// It has not: the object has changed or gone since the decision.
+    Stale,
+    /// It has not: nobody is allowed to write `spec.externalIPs`.
+    MirrorRefused,
+    /// It has said no, or nothing.
+    Failed,
+}
+
+/// What a write has made.
+#[derive(Debug)]
+pub(super) enum News {
     /// With what is to be told of it.
     Service(Box<(Seen<Service>, Vec<Notice>)>),
     Router(Seen<Result<RouterObject, String>>),
-    Nothing,
 }
+
+type Ended = (Object, Result<Option<News>, WriteError>);
 
 #[derive(Debug)]
 pub(super) struct Queue {
     writer: Writer,
-    running: JoinSet<(Object, Result<Outcome, WriteError>)>,
+    running: JoinSet<Ended>,
     waiting: VecDeque<Write>,
     /// Objects of both.
     busy: BTreeSet<Object>,
@@ -61,6 +84,37 @@ struct Failure {
     until: Instant,
 }
 
+impl Object {
+    /// Its kind, as metrics name it.
+    pub(super) const fn kind(&self) -> &'static str {
+        match self {
+            Self::Router(_) => "virtualrouter",
+            Self::Service(_) => "service",
+            Self::Pool(_) => "ingresspool",
+        }
+    }
+}
+
+impl Written {
+    /// As metrics name it.
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Self::Done => "done",
+            Self::Stale => "stale",
+            Self::MirrorRefused => "refused",
+            Self::Failed => "failed",
+        }
+    }
+
+    const fn of(error: &WriteError) -> Self {
+        match error {
+            WriteError::Stale => Self::Stale,
+            WriteError::MirrorRefused(_) => Self::MirrorRefused,
+            WriteError::Unanswered | WriteError::Refused(_) => Self::Failed,
+        }
+    }
+}
+
 impl Write {
     fn object(&self) -> Object {
         match self {
@@ -70,30 +124,33 @@ impl Write {
         }
     }
 
-    async fn run(self, writer: &Writer) -> Result<Outcome, WriteError> {
+    async fn run(self, writer: &Writer) -> Result<Option<News>, WriteError> {
         match self {
             Self::Router { name, change, version } => {
                 let written = writer.router(&name, &change, version).await?;
-                Ok(written.map_or(Outcome::Nothing, Outcome::Router))
+                Ok(written.map(News::Router))
             }
             Self::Service(both) => {
                 let (service, change) = *both;
-                let has_status = change.ingress.is_some() || change.condition.is_some();
-                let is_loss = change.ingress.as_ref().is_some_and(Vec::is_empty);
-                let seen = match &change.external_ips {
-                    // One write a round: the rest is decided from what the first has made.
-                    Some(addresses) if is_loss || !has_status => {
-                        writer.external_ips(&service, &change, addresses).await?
-                    }
-                    _ => writer.service_status(&service, &change).await?,
+                // One write a round: the rest is decided from what the first has made.
+                let seen = match mirrored_first(&service, &change) {
+                    Some(addresses) => writer.external_ips(&service, &change, addresses).await?,
+                    None => writer.service_status(&service, &change).await?,
                 };
-                Ok(Outcome::Service(Box::new((seen, change.notices))))
+                Ok(Some(News::Service(Box::new((seen, change.notices)))))
             }
-            Self::Pool { name, status } => {
-                writer.pool_status(&name, &status).await.map(|()| Outcome::Nothing)
-            }
+            Self::Pool { name, status } => writer.pool_status(&name, &status).await.map(|()| None),
         }
     }
+}
+
+/// `spec.externalIPs` where they are to be written before the status: what they gain is in the
+/// status first, what they lose leaves them first.
+fn mirrored_first<'a>(service: &Service, change: &'a ServiceChange) -> Option<&'a [String]> {
+    let addresses = change.external_ips.as_deref()?;
+    let has_status = change.ingress.is_some() || change.condition.is_some();
+    let gains = addresses.iter().any(|address| !service.external_ips.contains(address));
+    (!has_status || !gains).then_some(addresses)
 }
 
 impl Queue {
@@ -108,11 +165,12 @@ impl Queue {
     }
 
     /// Starts a write, unless its object has one already or must rest: it is decided again then.
-    pub(super) fn push(&mut self, write: Write) {
+    /// Whether it was taken.
+    pub(super) fn push(&mut self, write: Write) -> bool {
         let object = write.object();
         let must_rest = self.failed.get(&object).is_some_and(|f| f.until > Instant::now());
         if must_rest || !self.busy.insert(object) {
-            return;
+            return false;
         }
         // Claims are what everything else waits for.
         if matches!(write, Write::Router { .. }) {
@@ -121,6 +179,12 @@ impl Queue {
             self.waiting.push_back(write);
         }
         self.start();
+        true
+    }
+
+    /// Writes that are under way or wait.
+    pub(super) fn len(&self) -> usize {
+        self.busy.len()
     }
 
     fn start(&mut self) {
@@ -134,24 +198,31 @@ impl Queue {
 
     /// The next write that has ended; pends while there is none.
     pub(super) async fn finished(&mut self) -> Outcome {
-        let ended = loop {
+        loop {
             match self.running.join_next().await {
-                Some(Ok(ended)) => break ended,
+                Some(Ok(ended)) => return self.settle(ended),
                 Some(Err(error)) => tracing::error!(%error, "a write has ended by a panic"),
                 None => std::future::pending().await,
             }
-        };
-        let (object, result) = ended;
+        }
+    }
+
+    /// The next write that has ended already.
+    pub(super) fn finished_waiting(&mut self) -> Option<Outcome> {
+        self.running.try_join_next()?.ok().map(|ended| self.settle(ended))
+    }
+
+    fn settle(&mut self, (object, result): Ended) -> Outcome {
         self.busy.remove(&object);
         self.start();
         match result {
-            Ok(outcome) => {
+            Ok(news) => {
                 self.failed.remove(&object);
-                outcome
+                Outcome { object, written: Written::Done, news }
             }
             Err(error) => {
-                self.fail(object, &error);
-                Outcome::Nothing
+                self.fail(&object, &error);
+                Outcome { object, written: Written::of(&error), news: None }
             }
         }
     }
@@ -162,13 +233,16 @@ impl Queue {
         while self.running.join_next().await.is_some() {}
     }
 
-    fn fail(&mut self, object: Object, error: &WriteError) {
-        let before = self.failed.get(&object).map(|failure| failure.pause);
+    fn fail(&mut self, object: &Object, error: &WriteError) {
+        let now = Instant::now();
+        let before = self.failed.get(object).map(|failure| failure.pause);
         let pause = before.map_or(FIRST_PAUSE, |pause| (pause * 2).min(LONGEST_PAUSE));
         if !matches!(error, WriteError::Stale) {
             tracing::warn!(?object, %error, "a write failed; it is tried again in {pause:?}");
         }
-        self.failed.insert(object, Failure { pause, until: Instant::now() + pause });
+        // What was not tried again for so long has gone.
+        self.failed.retain(|_, failure| now < failure.until + LONGEST_PAUSE);
+        self.failed.insert(object.clone(), Failure { pause, until: now + pause });
     }
 
     /// How long until an object that failed may be tried again.

@@ -69,8 +69,8 @@ pub enum Change {
     Pools(Delta<PoolSeen>),
     /// To `VirtualRouter`s; what can't be read, with the reason.
     Routers(Delta<Result<RouterObject, String>>),
-    /// To Namespaces.
-    Namespaces(Delta<Labels>),
+    /// To Namespaces: uid and labels.
+    Namespaces(Delta<(Arc<str>, Labels)>),
     /// To Nodes.
     Nodes(Delta<(Node, Taken)>),
     /// To `Announcer`s.
@@ -102,8 +102,11 @@ impl Watches {
         follower.follow("services", by_uid, reading::service, Change::Services);
         follower.follow("ingresspools", by_name, pool, Change::Pools);
         follower.follow("virtualrouters", by_name, router, Change::Routers);
-        let labels = |namespace: core::Namespace| namespace.metadata.labels.unwrap_or_default();
-        follower.follow("namespaces", by_name, labels, Change::Namespaces);
+        let namespace = |namespace: core::Namespace| {
+            let uid = reading::uid(&namespace.metadata).0;
+            (uid, namespace.metadata.labels.unwrap_or_default())
+        };
+        follower.follow("namespaces", by_name, namespace, Change::Namespaces);
         let node = |node: core::Node| (reading::node(&node), reading::taken_by_node(&node));
         follower.follow("nodes", by_name, node, Change::Nodes);
         let report = |announcer: Announcer| reading::report(&announcer);
@@ -213,6 +216,9 @@ fn router(guard: DeserializeGuard<VirtualRouter>) -> Result<RouterObject, String
 #[derive(Clone, Debug, Default)]
 pub struct Versions {
     known: BTreeMap<Arc<str>, u64>,
+    /// Last versions of what is gone since the last list: the answer to a write of before may come
+    /// later than the news of the deletion.
+    gone: BTreeMap<Arc<str>, u64>,
     listed: bool,
 }
 
@@ -229,42 +235,46 @@ impl Versions {
         self.known.get(key).copied()
     }
 
-    /// Notes an object's version; false: a later one is held already.
+    /// Notes an object's version; false: a later one is held already, or it has gone later.
     fn note(&mut self, key: &Arc<str>, version: u64) -> bool {
-        let is_news = self.of(key).is_none_or(|held| held <= version);
+        let is_news = self.of(key).is_none_or(|held| held <= version)
+            && self.gone.get(key).is_none_or(|gone| *gone < version);
         if is_news {
             self.known.insert(Arc::clone(key), version);
         }
         is_news
     }
 
-    /// Brings `held` up to date. A list that shows an older version of an object than is held is
-    /// a list of before our own write; what it does not show is gone.
-    pub fn take<K: From<Arc<str>> + Ord, V>(&mut self, held: &mut BTreeMap<K, V>, delta: Delta<V>) {
+    /// Notes what a delta tells and hands on what is news: an object's new value, or `None` where
+    /// it is gone. A list that shows an older version of an object than is held is a list of before
+    /// our own write; what it does not show is gone.
+    pub fn take<V>(&mut self, delta: Delta<V>, mut news: impl FnMut(Arc<str>, Option<V>)) {
         match delta {
             Delta::All(all) => {
-                let mut fresh = BTreeMap::new();
-                let mut known = BTreeMap::new();
-                for seen in all {
-                    let ahead = self.of(&seen.key).filter(|mine| *mine > seen.version);
-                    known.insert(Arc::clone(&seen.key), ahead.unwrap_or(seen.version));
-                    let key = K::from(seen.key);
-                    let value = ahead.and_then(|_| held.remove(&key)).unwrap_or(seen.value);
-                    fresh.insert(key, value);
+                let before = std::mem::take(&mut self.known);
+                for Seen { key, version, value } in all {
+                    let held = before.get(&key).copied().unwrap_or(0);
+                    self.known.insert(Arc::clone(&key), version.max(held));
+                    if held <= version {
+                        news(key, Some(value));
+                    }
                 }
-                *held = fresh;
-                self.known = known;
+                for key in before.into_keys().filter(|key| !self.known.contains_key(key)) {
+                    news(key, None);
+                }
+                self.gone.clear();
                 self.listed = true;
             }
-            Delta::Applied(seen) => {
-                if self.note(&seen.key, seen.version) {
-                    held.insert(K::from(seen.key), seen.value);
+            Delta::Applied(Seen { key, version, value }) => {
+                if self.note(&key, version) {
+                    news(key, Some(value));
                 }
             }
             Delta::Deleted { key, version } => {
-                if self.of(&key).is_none_or(|mine| mine <= version) {
+                if self.of(&key).is_some_and(|held| held <= version) {
                     self.known.remove(&key);
-                    held.remove(&K::from(key));
+                    self.gone.insert(Arc::clone(&key), version);
+                    news(key, None);
                 }
             }
         }
@@ -279,21 +289,35 @@ mod tests {
         Seen { key: key.into(), version, value: version }
     }
 
+    fn take(versions: &mut Versions, held: &mut BTreeMap<Arc<str>, u64>, delta: Delta<u64>) {
+        versions.take(delta, |key, value| match value {
+            Some(value) => drop(held.insert(key, value)),
+            None => drop(held.remove(&key)),
+        });
+    }
+
     #[test]
     fn older_news_does_not_undo_what_was_written() {
-        let (mut versions, mut held) = (Versions::default(), BTreeMap::<Arc<str>, u64>::new());
-        versions.take(&mut held, Delta::All(vec![seen("a", 5), seen("b", 6)]));
-        versions.take(&mut held, Delta::Applied(seen("a", 9)));
-        versions.take(&mut held, Delta::Applied(seen("a", 7)));
-        versions.take(&mut held, Delta::Deleted { key: "a".into(), version: 8 });
+        let (mut versions, mut held) = (Versions::default(), BTreeMap::new());
+        take(&mut versions, &mut held, Delta::All(vec![seen("a", 5), seen("b", 6)]));
+        take(&mut versions, &mut held, Delta::Applied(seen("a", 9)));
+        take(&mut versions, &mut held, Delta::Applied(seen("a", 7)));
+        take(&mut versions, &mut held, Delta::Deleted { key: "a".into(), version: 8 });
         assert_eq!(held.get("a"), Some(&9));
-        versions.take(&mut held, Delta::All(vec![seen("a", 7)]));
-        assert_eq!(
-            held,
-            BTreeMap::from([(Arc::<str>::from("a"), 9)]),
-            "b is gone, a stays as written"
-        );
-        versions.take(&mut held, Delta::Deleted { key: "a".into(), version: 10 });
+        take(&mut versions, &mut held, Delta::All(vec![seen("a", 7)]));
+        assert_eq!(held, BTreeMap::from([("a".into(), 9)]), "b is gone, a stays as written");
+        take(&mut versions, &mut held, Delta::Deleted { key: "a".into(), version: 10 });
         assert!(held.is_empty() && versions.listed());
+    }
+
+    #[test]
+    fn the_late_answer_to_a_write_does_not_bring_back_what_was_deleted() {
+        let (mut versions, mut held) = (Versions::default(), BTreeMap::new());
+        take(&mut versions, &mut held, Delta::All(vec![seen("a", 5)]));
+        take(&mut versions, &mut held, Delta::Deleted { key: "a".into(), version: 8 });
+        take(&mut versions, &mut held, Delta::Applied(seen("a", 7)));
+        assert!(held.is_empty());
+        take(&mut versions, &mut held, Delta::Applied(seen("a", 9)));
+        assert_eq!(held, BTreeMap::from([("a".into(), 9)]), "one of the same name was made");
     }
 }

@@ -35,6 +35,9 @@ pub enum WriteError {
     /// No answer in time: it may have happened.
     #[error("no answer from the API server within 5 s")]
     Unanswered,
+    /// Writing `spec.externalIPs` is forbidden in this cluster.
+    #[error("spec.externalIPs may not be written: {0}")]
+    MirrorRefused(String),
     /// The API server said no.
     #[error(transparent)]
     Refused(#[from] kube::Error),
@@ -171,7 +174,13 @@ impl Writer {
             "spec": {"externalIPs": addresses},
         });
         let api = self.services(&service.key);
-        seen(answer(api.patch(&service.key.name, &patched(), &Patch::Merge(patch))).await?)
+        let patch = Patch::Merge(patch);
+        match answer(api.patch(&service.key.name, &patched(), &patch)).await {
+            Err(WriteError::Refused(kube::Error::Api(status))) if status.code == 403 => {
+                Err(WriteError::MirrorRefused(status.message.clone()))
+            }
+            other => seen(other?),
+        }
     }
 
     fn services(&self, key: &ServiceKey) -> Api<core::Service> {
