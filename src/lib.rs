@@ -40,6 +40,7 @@ pub mod app {
 
 /// Decides: values in, values out.
 pub mod engine {
+    pub mod plan;
     pub mod time;
 
     /// The protocol: bytes, timers, and the states of one virtual router (RFC 9568).
@@ -90,6 +91,7 @@ pub mod io {
     pub mod clock;
     pub mod http;
     pub mod service_manager;
+    pub mod store;
     pub mod wake;
 
     /// The kernel's network: links, addresses, packets.
