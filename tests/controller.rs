@@ -247,3 +247,13 @@ fn a_mirror_of_the_address_is_kept_beside_what_others_wrote() {
     patch(r#"{"spec": {"type": "ClusterIP"}}"#);
     until_service(&plane, "web", EXTERNAL_IPS, "198.51.100.7");
 }
+
+#[test]
+fn every_node_gets_an_announcer_that_goes_with_it() {
+    let plane = cluster();
+    let _controller = controller(&plane);
+    plane.apply("{apiVersion: v1, kind: Node, metadata: {name: a}}");
+    let owner = "jsonpath={.metadata.ownerReferences[*].uid}";
+    let uid = plane.kubectl(&["get", "node", "a", "-o", "jsonpath={.metadata.uid}"]);
+    plane.until(&["get", "announcer", "a", "-o", owner], &uid);
+}

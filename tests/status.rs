@@ -93,8 +93,8 @@ fn node() -> NodeStatus {
             stalls: 1,
             ..Counters::default()
         },
-        draining: false,
         lifetime: Duration::from_secs(2),
+        ..NodeStatus::default()
     }
 }
 

@@ -223,6 +223,9 @@ impl Controller {
                 self.under_way.send(&mut self.cache.world, &change, lacking_since);
             }
         }
+        for (node, uid) in decision.announcers {
+            self.queue.push(Write::Announcer { node, uid });
+        }
         self.report_pools(&decision.pools);
         self.reports = decision.pools;
     }
@@ -247,7 +250,7 @@ impl Controller {
                 self.under_way.settle_claims(&mut self.cache.world, &name, is_done);
             }
             Object::Service(uid) => self.settle_publication(Uid(uid), written),
-            Object::Pool(_) => {}
+            Object::Pool(_) | Object::Announcer(_) => {}
         }
         match news {
             Some(News::Service(both)) => {

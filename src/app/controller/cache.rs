@@ -18,8 +18,8 @@ pub(super) struct Cache {
     pub(super) world: World,
     /// What the pools' statuses say.
     pub(super) pool_statuses: BTreeMap<Arc<str>, IngressPoolStatus>,
-    /// By node; an agent may be seen before its node is.
-    reports: BTreeMap<Arc<str>, Report>,
+    /// By node; an agent may be seen before its node is, and before it has said anything.
+    reports: BTreeMap<Arc<str>, Option<Report>>,
     taken_by_nodes: BTreeMap<Arc<str>, Taken>,
     taken_by_services: BTreeMap<Arc<str>, Taken>,
     /// Services of type LoadBalancer without an address, since they were seen so.
@@ -98,16 +98,18 @@ impl Cache {
                 kinds.nodes.take(delta, |name, seen| {
                     let (node, taken) = seen.unzip();
                     let report = self.reports.get(&name).cloned();
-                    let node = node.map(|node| Node { report, ..node });
+                    let has_announcer = report.is_some();
+                    let node =
+                        node.map(|node| Node { has_announcer, report: report.flatten(), ..node });
                     put(&mut world.nodes, Arc::clone(&name), node);
                     put(&mut self.taken_by_nodes, name, taken);
                 });
                 self.show_taken();
             }
             Change::Announcers(delta) => kinds.reports.take(delta, |name, report| {
-                let report = report.flatten();
                 if let Some(node) = world.nodes.get_mut(&name) {
-                    node.report.clone_from(&report);
+                    node.has_announcer = report.is_some();
+                    node.report = report.clone().flatten();
                 }
                 put(&mut self.reports, name, report);
             }),

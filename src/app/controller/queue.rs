@@ -9,7 +9,7 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use crate::engine::cluster::decision::{Notice, RouterChange, ServiceChange};
-use crate::engine::cluster::world::{RouterObject, Service};
+use crate::engine::cluster::world::{RouterObject, Service, Uid};
 use crate::io::kubernetes::resources::IngressPoolStatus;
 use crate::io::kubernetes::watch::Seen;
 use crate::io::kubernetes::write::{WriteError, Writer};
@@ -26,6 +26,7 @@ pub(super) enum Write {
     Router { name: Arc<str>, change: RouterChange, version: Option<u64> },
     Service(Box<(Service, ServiceChange)>),
     Pool { name: Arc<str>, status: IngressPoolStatus },
+    Announcer { node: Arc<str>, uid: Uid },
 }
 
 /// The object that a write is of.
@@ -34,6 +35,7 @@ pub(super) enum Object {
     Router(Arc<str>),
     Service(Arc<str>),
     Pool(Arc<str>),
+    Announcer(Arc<str>),
 }
 
 /// How a write ended.
@@ -91,6 +93,7 @@ impl Object {
             Self::Router(_) => "virtualrouter",
             Self::Service(_) => "service",
             Self::Pool(_) => "ingresspool",
+            Self::Announcer(_) => "announcer",
         }
     }
 }
@@ -121,6 +124,7 @@ impl Write {
             Self::Router { name, .. } => Object::Router(Arc::clone(name)),
             Self::Service(both) => Object::Service(Arc::clone(&both.1.uid.0)),
             Self::Pool { name, .. } => Object::Pool(Arc::clone(name)),
+            Self::Announcer { node, .. } => Object::Announcer(Arc::clone(node)),
         }
     }
 
@@ -140,6 +144,7 @@ impl Write {
                 Ok(Some(News::Service(Box::new((seen, change.notices)))))
             }
             Self::Pool { name, status } => writer.pool_status(&name, &status).await.map(|()| None),
+            Self::Announcer { node, uid } => writer.announcer(&node, &uid).await.map(|()| None),
         }
     }
 }

@@ -1,5 +1,7 @@
 //! One decision: what the allocator gives, where placement puts it.
 
+use std::sync::Arc;
+
 use super::decision::Decision;
 use super::world::{Timestamp, World};
 use super::{allocator, placement};
@@ -15,7 +17,9 @@ pub fn decide(world: &World, now: Timestamp) -> Decision {
             report.conditions.push(condition);
         }
     }
+    let lacking = world.nodes.iter().filter(|(_, node)| !node.has_announcer);
     Decision {
+        announcers: lacking.map(|(name, node)| (Arc::clone(name), node.uid.clone())).collect(),
         routers: placement.routers,
         services: allocation.services,
         pools,

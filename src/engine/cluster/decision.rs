@@ -18,6 +18,8 @@ pub struct Decision {
     pub routers: BTreeMap<Arc<str>, RouterChange>,
     /// Services, those that get an address first.
     pub services: Vec<ServiceChange>,
+    /// Nodes that lack an `Announcer`, which is owned by the Node of this uid.
+    pub announcers: Vec<(Arc<str>, Uid)>,
     /// What every pool's status is to say.
     pub pools: BTreeMap<Arc<str>, PoolReport>,
     /// The ranges of all pools, merged: what admission keeps users from.

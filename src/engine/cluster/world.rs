@@ -12,7 +12,7 @@ use ipnet::IpNet;
 use crate::model::{AddressRange, Candidate, Family, Labels, Pool, Vrid};
 
 /// Uid of an object; a re-created namesake has another.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Uid(pub Arc<str>);
 
 impl fmt::Display for Uid {
@@ -248,6 +248,8 @@ pub struct Release {
 /// A node of the cluster.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Node {
+    /// Its uid.
+    pub uid: Uid,
     /// Its labels.
     pub labels: Labels,
     /// Annotated `barevip.io/drain: "true"`: it hands over and takes nothing.
@@ -256,6 +258,8 @@ pub struct Node {
     pub out_of_service: bool,
     /// Its Ready condition is Unknown: its kubelet is not heard.
     pub unknown: bool,
+    /// Whether there is an `Announcer` for its agent to report in.
+    pub has_announcer: bool,
     /// What its agent said last; none: there is no agent.
     pub report: Option<Report>,
 }

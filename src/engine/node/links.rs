@@ -1,10 +1,12 @@
 //! What the kernel shows of this machine's links, and which of them can carry a virtual router.
 
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
+use super::status::UsableLink;
 use crate::engine::vrrp::frames::MacAddress;
 use crate::model::{Family, LinkSelector, VirtualRouter};
 
@@ -126,6 +128,15 @@ impl LinkSnapshot {
         self.links.iter().find(|link| link.id == id)
     }
 
+    /// The links that can carry addresses, by name.
+    pub(super) fn usable(&self) -> BTreeMap<String, UsableLink> {
+        let usable = self
+            .links
+            .iter()
+            .filter(|link| link.up && link.carrier && link.master.is_none() && link.mac.is_some());
+        usable.map(|link| (link.name.clone(), link.usable())).collect()
+    }
+
     /// The link that can carry `router`, or why there is none.
     ///
     /// # Errors
@@ -181,6 +192,12 @@ impl Link {
             IpAddr::V4(_) => true,
             IpAddr::V6(v6) => v6.is_unicast_link_local(),
         })
+    }
+
+    fn usable(&self) -> UsableLink {
+        let own = self.addresses.iter().filter(|a| a.instance.is_none() && a.usable);
+        let nets = own.filter_map(|own| IpNet::new(own.address, own.prefix_len).ok());
+        UsableLink { addresses: nets.collect() }
     }
 
     /// Whether the link holds `address`, whoever put it there.

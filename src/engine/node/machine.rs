@@ -12,8 +12,9 @@ use super::event::{Event, EventKind};
 use super::links::{Key, LinkId, LinkSnapshot};
 use super::node::{Health, Identity};
 use super::status::Counters;
+use crate::engine::time::Instant;
 use crate::engine::vrrp::frames::{Announcement, MacAddress, probe};
-use crate::model::Family;
+use crate::model::{Family, Vrid};
 
 /// The shared part of a node.
 #[derive(Debug)]
@@ -31,6 +32,8 @@ pub(super) struct Machine {
     pub(super) announcements: Announcements,
     /// Addresses of ours that are advertised under another VRID.
     pub(super) elsewhere: Claims,
+    /// VRIDs that others use on our links, and when each was heard last.
+    pub(super) foreign: BTreeMap<(Family, Vrid), Instant>,
     pub(super) counters: Counters,
     pub(super) commands: VecDeque<Command>,
     /// A role, a plan or a link changed, so what is wanted has to be worked out again.
@@ -54,6 +57,7 @@ impl Machine {
             stopping: false,
             announcements: Announcements::default(),
             elsewhere: Claims::default(),
+            foreign: BTreeMap::new(),
             counters: Counters::default(),
             commands: VecDeque::new(),
             dirty: false,

@@ -27,7 +27,7 @@ use crate::engine::vrrp::router::{Output, Router, Settings};
 use crate::model::{Candidate, Family, Preempt, Priority, VirtualRouter};
 
 /// How long a foreign thing that is no longer seen stays on record.
-const FOREIGN_KEPT: Duration = Duration::from_secs(60);
+pub(super) const FOREIGN_KEPT: Duration = Duration::from_secs(60);
 /// Longer lifetimes leave a dead node's addresses standing for too long.
 const SLOW_FENCE: Duration = Duration::from_secs(30);
 /// Probes before a router without rivals becomes Active, and the time after each.

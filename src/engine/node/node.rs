@@ -20,7 +20,7 @@ use super::elsewhere::{Listings, Standing, silence_of};
 use super::event::{EventKind, Problem};
 use super::links::{Instance, Link, LinkId, LinkSnapshot};
 use super::machine::Machine;
-use super::member::Member;
+use super::member::{FOREIGN_KEPT, Member};
 use super::status::{Counters, NodeStatus};
 use crate::engine::time::Instant;
 use crate::engine::vrrp::frames::MacAddress;
@@ -184,6 +184,10 @@ impl Node {
             return;
         }
         self.machine.counters.foreign_vrid += u64::from(!is_known);
+        let is_ours = advert.addresses.iter().any(|a| self.by_address.contains_key(a));
+        if !is_ours {
+            self.machine.foreign.insert((family, advert.vrid), received_at);
+        }
         self.hear_elsewhere(link, &advert, source, received_at);
         self.listings.keep(link, advert, source, received_at);
     }
@@ -367,7 +371,11 @@ impl Node {
     /// What this node is and sees.
     #[must_use]
     pub fn status(&self) -> NodeStatus {
+        let recent = |heard: &Instant| self.latest.since(*heard) < FOREIGN_KEPT;
+        let foreign = self.machine.foreign.iter().filter(|(_, heard)| recent(heard));
         NodeStatus {
+            links: self.machine.links.usable(),
+            foreign: foreign.map(|(vrid, _)| *vrid).collect(),
             routers: self.members.iter().map(|member| member.status(&self.machine)).collect(),
             counters: self.machine.counters.clone(),
             draining: self.machine.draining || self.machine.stopping,

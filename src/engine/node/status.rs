@@ -1,8 +1,10 @@
 //! What a node is and sees at one moment, for people and for the controller.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::time::Duration;
 
+use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
 use super::event::Problem;
@@ -17,12 +19,24 @@ use crate::model::{Family, Interval, Priority, Version, Vip, Vrid};
 pub struct NodeStatus {
     /// Every router of the plan, in its order.
     pub routers: Vec<RouterStatus>,
+    /// Links that can carry addresses, by name.
+    pub links: BTreeMap<String, UsableLink>,
+    /// VRIDs that others used on our links in the last minute: no router of ours lists their
+    /// addresses.
+    pub foreign: BTreeSet<(Family, Vrid)>,
     /// Counters since the start.
     pub counters: Counters,
     /// Whether this node is handing everything over.
     pub draining: bool,
     /// Lifetime of addresses, in whole seconds: a dead node holds none for a second longer.
     pub lifetime: Duration,
+}
+
+/// A link that can carry addresses: it is up and has carrier, and belongs to no bridge or bond.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UsableLink {
+    /// Its own addresses with their lengths, none that barevip has put there.
+    pub addresses: Vec<IpNet>,
 }
 
 /// One virtual router on this node.
@@ -101,7 +115,7 @@ pub struct Counters {
     /// Of these, heard on the group.
     pub adverts_heard_multicast: u64,
     /// Adverts refused, by reason.
-    pub adverts_refused: std::collections::BTreeMap<String, u64>,
+    pub adverts_refused: BTreeMap<String, u64>,
     /// Adverts with our own source address.
     pub own_source: u64,
     /// Valid adverts of VRIDs that are not ours.

@@ -184,12 +184,14 @@ pub fn node(node: &core::Node) -> Node {
     let conditions = node.status.as_ref().and_then(|status| status.conditions.as_ref());
     let taints = node.spec.as_ref().and_then(|spec| spec.taints.as_ref());
     Node {
+        uid: uid(meta),
         labels: meta.labels.clone().unwrap_or_default(),
         drained: annotations.and_then(|all| all.get(DRAIN)).is_some_and(|value| value == "true"),
         out_of_service: taints
             .is_some_and(|all| all.iter().any(|t| t.key == "node.kubernetes.io/out-of-service")),
         unknown: conditions
             .is_some_and(|all| all.iter().any(|c| c.type_ == "Ready" && c.status == "Unknown")),
+        has_announcer: false,
         report: None,
     }
 }

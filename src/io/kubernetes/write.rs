@@ -4,7 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1 as core;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{OwnerReference, Time};
 use k8s_openapi::jiff;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
 use kube::{Api, Client};
@@ -13,13 +13,14 @@ use tokio::time::timeout;
 
 use super::reading;
 use super::resources::{
-    ALLOCATED, AddressEntry, AddressHolder, AddressRelease, CandidateNode, FIELD_MANAGER,
-    IngressPool, IngressPoolStatus, IpFamily, VirtualRouter, VirtualRouterSpec,
+    ALLOCATED, AddressEntry, AddressHolder, AddressRelease, Announcer, AnnouncerSpec,
+    CandidateNode, FIELD_MANAGER, IngressPool, IngressPoolStatus, IpFamily, VirtualRouter,
+    VirtualRouterSpec,
 };
 use super::watch::Seen;
 use crate::engine::cluster::decision::{RouterChange, ServiceChange};
 use crate::engine::cluster::world::{
-    Claim, Condition, RouterObject, RouterSpec, Service, ServiceKey, Timestamp,
+    Claim, Condition, RouterObject, RouterSpec, Service, ServiceKey, Timestamp, Uid,
 };
 use crate::model::Family;
 
@@ -185,6 +186,24 @@ impl Writer {
 
     fn services(&self, key: &ServiceKey) -> Api<core::Service> {
         Api::namespaced(self.client.clone(), &key.namespace)
+    }
+
+    /// Makes the `Announcer` that the agent of a node reports in; it goes with its Node.
+    ///
+    /// # Errors
+    /// [`WriteError`].
+    pub async fn announcer(&self, node: &str, uid: &Uid) -> Result<(), WriteError> {
+        let api = Api::<Announcer>::all(self.client.clone());
+        let params = PostParams { field_manager: manager(), ..PostParams::default() };
+        let mut announcer = Announcer::new(node, AnnouncerSpec::default());
+        announcer.metadata.owner_references = Some(vec![OwnerReference {
+            api_version: "v1".to_owned(),
+            kind: "Node".to_owned(),
+            name: node.to_owned(),
+            uid: uid.to_string(),
+            ..OwnerReference::default()
+        }]);
+        answer(api.create(&params, &announcer)).await.map(drop)
     }
 
     /// Writes a pool's status.
