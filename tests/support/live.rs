@@ -50,6 +50,14 @@ impl Live {
         live
     }
 
+    /// Waits until the API server answers: after its etcd was away.
+    pub(crate) fn until_reached(&self) {
+        until("the API server answers", || {
+            let listed = self.runtime.block_on(self.services_api().list(&ListParams::default()));
+            listed.map(drop).map_err(|error| error.to_string())
+        });
+    }
+
     /// Installs the custom resources.
     pub(crate) fn install(&self) {
         let definitions = Command::new(env!("CARGO_BIN_EXE_barevip"))
