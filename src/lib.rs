@@ -55,6 +55,7 @@ pub mod engine {
     pub mod cluster {
         pub mod allocator;
         mod candidates;
+        pub mod contest;
         pub mod decide;
         pub mod decision;
         pub mod election;

@@ -10,9 +10,16 @@ use crate::support::lan::random::Random;
 use crate::support::live::{Controller, Live, addresses};
 use crate::support::netns::patience::{unless, until};
 
-const SERVICES: u64 = 200;
+const SERVICES: usize = 200;
 const STEPS: u64 = 400;
 const SEED: u64 = 44;
+
+#[derive(Clone, Copy)]
+enum Kind {
+    Gone,
+    Balanced,
+    Plain,
+}
 
 /// One write in ten fails, or its answer is lost.
 fn rough(live: &Live, seed: u64) -> Controller {
@@ -36,22 +43,40 @@ fn rough(live: &Live, seed: u64) -> Controller {
 fn two_hundred_services_in_a_storm() {
     let live = Live::start();
     live.pool("r", "172.16.0.0/24", &json!({"reuseAfter": "1h"}));
+    let balanced = json!({"spec": {"type": "LoadBalancer", "allocateLoadBalancerNodePorts": false}});
+    let plain = json!({"spec": {"type": "ClusterIP", "allocateLoadBalancerNodePorts": null}});
+    let mut kinds = [Kind::Balanced; SERVICES];
     let mut random = Random::new(SEED);
     let mut pair = [rough(&live, 1), rough(&live, 2)];
     let mut seed = 2;
+    let mut totals = Totals::default();
     for number in 0..SERVICES {
         live.expose(&format!("s{number}"));
     }
     for step in 0..STEPS {
-        let name = format!("s{}", random.below(SERVICES));
-        match live.services().get(&name).map(|service| service.spec.clone().unwrap().type_) {
-            None => live.expose(&name),
-            Some(_) if random.permille(300) => live.delete(&name),
-            Some(Some(kind)) if kind == "ClusterIP" => {
-                live.patch(&name, &json!({"spec": {"type": "LoadBalancer", "allocateLoadBalancerNodePorts": false}}));
-            }
-            Some(_) => live.patch(&name, &json!({"spec": {"type": "ClusterIP", "allocateLoadBalancerNodePorts": null}})),
+        if step % 20 == 0 {
+            println!("step {step}");
         }
+        let number = random.index(kinds.len());
+        let name = format!("s{number}");
+        kinds[number] = match kinds[number] {
+            Kind::Gone => {
+                live.expose(&name);
+                Kind::Balanced
+            }
+            _ if random.permille(300) => {
+                live.delete(&name);
+                Kind::Gone
+            }
+            Kind::Plain => {
+                live.patch(&name, &balanced);
+                Kind::Balanced
+            }
+            Kind::Balanced => {
+                live.patch(&name, &plain);
+                Kind::Plain
+            }
+        };
         if matches!(step, 100 | 200 | 300) {
             let [one, other] = &pair;
             let (leader, other) = if one.holds_lease(&live) { (one, other) } else { (other, one) };
@@ -66,6 +91,7 @@ fn two_hundred_services_in_a_storm() {
             // As the kubelet does.
             if !controller.runs() {
                 seed += 1;
+                totals.add(controller);
                 *controller = rough(&live, seed);
             }
         }
@@ -74,27 +100,40 @@ fn two_hundred_services_in_a_storm() {
         controller.proxy.no_more_faults();
     }
     until_agree(&live);
-    let balanced = live.services().values().filter(|s| !addresses(s).is_empty()).count();
+    let count = live.services().values().filter(|s| !addresses(s).is_empty()).count();
     let status = || live.pool_status("r");
     let counts = || {
         let status = status();
         status.free.parse::<usize>().unwrap() + status.resting as usize
     };
-    until("free = 254 - Services", || unless(counts() == 254 - balanced, status));
+    until("free = 254 - Services", || unless(counts() == 254 - count, status));
     lack(&live).unwrap();
     let leader = &pair[usize::from(!pair[0].holds_lease(&live))];
     leader.until_leads(&live);
-    println!("{balanced} Services have an address; {:?}", status());
-    for controller in pair.iter() {
-        println!("{} writes, {} refused", controller.proxy.writes_since(0).len(), refused(controller));
-    }
+    println!("{count} Services have an address; {:?}", status());
+    pair.iter().for_each(|controller| totals.add(controller));
+    println!("{totals:?}");
     let needless = needless_writes(&live, leader, leader.proxy.mark());
     assert!(needless.is_empty(), "{needless:?}");
 }
 
-fn refused(controller: &Controller) -> usize {
-    let writes = controller.proxy.writes_since(0);
-    writes.iter().filter(|asked| asked.status.is_some_and(|status| status >= 400)).count()
+/// What all controllers together have written.
+#[derive(Debug, Default)]
+struct Totals {
+    controllers: usize,
+    writes: usize,
+    refused: usize,
+    unanswered: usize,
+}
+
+impl Totals {
+    fn add(&mut self, controller: &Controller) {
+        let writes = controller.proxy.writes_since(0);
+        self.controllers += 1;
+        self.writes += writes.len();
+        self.refused += writes.iter().filter(|asked| asked.status >= Some(400)).count();
+        self.unanswered += writes.iter().filter(|asked| asked.status == Some(0)).count();
+    }
 }
 
 /// Stops the leader beyond its lease, with writes under way, and lets it go on.
