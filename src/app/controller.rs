@@ -161,7 +161,7 @@ impl Controller {
                     self.answer(question);
                     continue;
                 }
-                () = sleep_until(self.resync_at) => {}
+                () = sleep_until(self.resync_at) => self.resync_at = Instant::now() + RESYNC,
             }
             while let Some(change) = self.watches.next_waiting() {
                 self.take(change);

@@ -93,6 +93,26 @@ fn killed_while_another_waits(live: &Live) {
     live.clear();
 }
 
+/// Whoever waits for the lease sleeps meanwhile.
+#[test]
+fn a_controller_that_does_not_lead_does_nothing() {
+    let live = Live::start();
+    range(&live);
+    let leader = proxied(&live);
+    leader.until_leads(&live);
+    let other = proxied(&live);
+    let reads = || {
+        let asked = other.proxy.since(0);
+        asked.iter().filter(|asked| asked.resource == "leases").count()
+    };
+    until("it has looked at the lease ten times", || unless(reads() >= 10, reads));
+    let (looks, sleeps) = (reads(), other.sleeps());
+    assert!(sleeps >= looks as u64, "it has slept {sleeps} times between {looks} looks");
+    assert!(other.proxy.writes_since(0).is_empty());
+    leader.stop();
+    other.stop();
+}
+
 fn seconds<'a>(
     spec: &'a LeaseSpec,
     time: impl Fn(&'a LeaseSpec) -> Option<&'a k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime>,

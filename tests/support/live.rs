@@ -271,6 +271,14 @@ impl Controller {
         self.process.borrow_mut().ended().unwrap().is_none()
     }
 
+    /// How often it has given up the processor by itself.
+    pub(crate) fn sleeps(&self) -> u64 {
+        let path = format!("/proc/{}/status", self.process.borrow().id());
+        let status = fs::read_to_string(path).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
+        line.unwrap().trim().parse().unwrap()
+    }
+
     pub(crate) fn signal(&self, signal: Signal) {
         self.process.borrow_mut().signal(signal).unwrap();
     }
