@@ -88,7 +88,7 @@ async fn serve(options: &Options) -> anyhow::Result<()> {
     let contending = tokio::spawn(contender.run(told, stopped));
     let mut controller = Controller {
         cache: Cache::new(settings),
-        queue: Queue::new(Writer::new(client.clone())),
+        queue: Queue::new(Writer::new(client.clone()), leadership.clone()),
         under_way: UnderWay::default(),
         unmirrored: BTreeSet::new(),
         events: Events::start(client.clone(), &identity),

@@ -5,7 +5,7 @@ use nix::sys::signal::Signal;
 use serde_json::json;
 
 use crate::faults::invariants::{difference, needless_writes, until_agree, until_free};
-use crate::support::api_proxy::{ApiProxy, Asked};
+use crate::support::api_proxy::{ApiProxy, Asked, Fault, Gate};
 use crate::support::live::{Controller, Live, addresses};
 use crate::support::netns::patience::{unless, until};
 
@@ -190,6 +190,42 @@ fn late(live: &Live, what: &str, is: fn(&Asked) -> bool, refusals: &[u16]) {
     assert!(needless.is_empty(), "{needless:?}");
     new.stop();
     live.clear();
+}
+
+/// More writes than go at once: those that wait when it is stopped are never sent.
+#[test]
+fn what_waits_when_a_leader_is_deposed_is_not_written() {
+    let live = Live::start();
+    live.pool("r", "172.16.0.0/24", &json!({"reuseAfter": "1h"}));
+    let gate = Gate::new();
+    let proxy = ApiProxy::start(&live.plane.kubeconfig());
+    let held = gate.clone();
+    proxy.rule(move |asked| asked.is_publication().then(|| Fault::Hold(held.clone())));
+    for number in 0..60 {
+        live.expose(&format!("s{number}"));
+    }
+    let old = Controller::start(proxy);
+    let under_way = || old.proxy.writes_since(0).iter().filter(|a| a.is_publication()).count();
+    until("as many writes as go at once are under way", || unless(under_way() == 32, under_way));
+    old.signal(Signal::SIGSTOP);
+    let new = proxied(&live);
+    until_agree(&live);
+    let mark = old.proxy.mark();
+    gate.open();
+    old.proxy.until_answered();
+    old.signal(Signal::SIGCONT);
+    assert!(!old.wait(), "whoever has lost the lease ends with a failure");
+    let late = old.proxy.writes_since(0);
+    let late = late.iter().filter(|asked| asked.is_publication());
+    let late: Vec<_> = late.map(|asked| asked.status).collect();
+    println!("{} publications under way, late: {late:?}", late.len());
+    assert!(late.iter().all(|status| *status == Some(409)), "{late:?}");
+    let after = old.proxy.writes_since(mark);
+    assert!(after.is_empty(), "written after the lease: {after:?}");
+    difference(&live).unwrap();
+    let needless = needless_writes(&live, &new, new.proxy.mark());
+    assert!(needless.is_empty(), "{needless:?}");
+    new.stop();
 }
 
 /// The router does not exist yet, so there is no generation to compare.

@@ -46,7 +46,7 @@ pub(crate) struct Gate {
 }
 
 impl Gate {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self { open: Arc::new(watch::Sender::new(false)), waiting: Arc::default() }
     }
 

@@ -5,11 +5,13 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use crate::engine::cluster::decision::{Notice, RouterChange, ServiceChange};
 use crate::engine::cluster::world::{RouterObject, Service};
+use crate::io::kubernetes::lease::Leadership;
 use crate::io::kubernetes::resources::IngressPoolStatus;
 use crate::io::kubernetes::watch::Seen;
 use crate::io::kubernetes::write::{WriteError, Writer};
@@ -71,6 +73,7 @@ type Ended = (Object, Result<Option<News>, WriteError>);
 #[derive(Debug)]
 pub(super) struct Queue {
     writer: Writer,
+    leadership: watch::Receiver<Leadership>,
     running: JoinSet<Ended>,
     waiting: VecDeque<Write>,
     /// Objects of both.
@@ -110,7 +113,7 @@ impl Written {
         match error {
             WriteError::Stale => Self::Stale,
             WriteError::MirrorRefused(_) => Self::MirrorRefused,
-            WriteError::Unanswered | WriteError::Refused(_) => Self::Failed,
+            WriteError::Deposed | WriteError::Unanswered | WriteError::Refused(_) => Self::Failed,
         }
     }
 }
@@ -154,9 +157,10 @@ fn mirrored_first<'a>(service: &Service, change: &'a ServiceChange) -> Option<&'
 }
 
 impl Queue {
-    pub(super) fn new(writer: Writer) -> Self {
+    pub(super) fn new(writer: Writer, leadership: watch::Receiver<Leadership>) -> Self {
         Self {
             writer,
+            leadership,
             running: JoinSet::new(),
             waiting: VecDeque::new(),
             busy: BTreeSet::new(),
@@ -192,7 +196,13 @@ impl Queue {
             let Some(write) = self.waiting.pop_front() else { return };
             let writer = self.writer.clone();
             let object = write.object();
-            self.running.spawn(async move { (object, write.run(&writer).await) });
+            let leadership = self.leadership.clone();
+            self.running.spawn(async move {
+                // It may have waited for long, in the queue or in a process that was stopped.
+                let leads = leadership.borrow().is_ours();
+                let written = if leads { write.run(&writer).await } else { Err(WriteError::Deposed) };
+                (object, written)
+            });
         }
     }
 

@@ -35,6 +35,9 @@ pub enum WriteError {
     /// No answer in time: it may have happened.
     #[error("no answer from the API server within 5 s")]
     Unanswered,
+    /// It was not sent: another may lead by now.
+    #[error("the lease is over")]
+    Deposed,
     /// Writing `spec.externalIPs` is forbidden in this cluster.
     #[error("spec.externalIPs may not be written: {0}")]
     MirrorRefused(String),
