@@ -27,6 +27,7 @@ mod support {
 mod faults {
     pub(crate) mod invariants;
 
+    mod contested;
     mod failing_writes;
     mod leaders;
     mod lost_objects;

@@ -197,6 +197,7 @@ impl Controller {
     fn decide(&mut self) {
         let started = Instant::now();
         let now = now();
+        self.cache.try_contested_again();
         let decision = decide(&self.cache.world, now);
         self.metrics.decided(started.elapsed());
         let rest = decision.wake_at.map(|at| u64::try_from(at.0 - now.0).unwrap_or(0));
@@ -221,6 +222,7 @@ impl Controller {
                 let gives_some = change.ingress.as_ref().is_some_and(|all| !all.is_empty());
                 let lacking_since = self.cache.lacking_since(&change.uid).filter(|_| gives_some);
                 self.under_way.send(&mut self.cache.world, &change, lacking_since);
+                self.cache.publishes(&change);
             }
         }
         self.report_pools(&decision.pools);

@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use crate::engine::cluster::contest::Contests;
+use crate::engine::cluster::decision::ServiceChange;
 use crate::engine::cluster::world::{Node, Report, RouterObject, Service, Settings, Uid, World};
 use crate::engine::time::Instant;
 use crate::io::clock;
@@ -24,6 +26,8 @@ pub(super) struct Cache {
     taken_by_services: BTreeMap<Arc<str>, Taken>,
     /// Services of type LoadBalancer without an address, since they were seen so.
     lacking: BTreeMap<Uid, Instant>,
+    /// Whether others fight for what we publish.
+    contests: Contests,
     versions: Kinds,
 }
 
@@ -71,6 +75,13 @@ impl Cache {
             Change::Services(delta) => kinds.services.take(delta, |uid, service| {
                 let lacks = |service: &Service| service.load_balancer && service.ingress.is_empty();
                 let uid = Uid(uid);
+                let service = service.map(|service| {
+                    let contested = self.contests.see(&uid, &service, clock::since_boot());
+                    Service { contested, ..service }
+                });
+                if service.is_none() {
+                    self.contests.forget(&uid);
+                }
                 if service.as_ref().is_some_and(lacks) {
                     self.lacking.entry(uid.clone()).or_insert_with(clock::since_boot);
                 } else {
@@ -124,6 +135,22 @@ impl Cache {
     /// Since when a Service has no address.
     pub(super) fn lacking_since(&self, uid: &Uid) -> Option<Instant> {
         self.lacking.get(uid).copied()
+    }
+
+    /// A publication was sent.
+    pub(super) fn publishes(&mut self, change: &ServiceChange) {
+        if let Some(ingress) = &change.ingress {
+            self.contests.send(&change.uid, ingress);
+        }
+    }
+
+    /// Services that were left to others for long are tried again.
+    pub(super) fn try_contested_again(&mut self) {
+        for uid in self.contests.ended(clock::since_boot()) {
+            if let Some(service) = self.world.services.get_mut(&uid) {
+                service.contested = false;
+            }
+        }
     }
 
     /// What we wrote is known before the watch shows it.
