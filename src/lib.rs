@@ -111,6 +111,7 @@ pub mod io {
     pub mod kubernetes {
         pub mod client;
         pub mod event;
+        mod follow;
         pub mod lease;
         pub mod pool_status;
         pub mod reading;

@@ -56,6 +56,8 @@ pub struct Options {
     pub mirror: bool,
     /// Of the lease.
     pub timing: Timing,
+    /// About how often everything is listed anew.
+    pub relist: Duration,
 }
 
 /// Runs until it is told to stop.
@@ -92,7 +94,7 @@ async fn serve(options: &Options) -> anyhow::Result<()> {
         under_way: UnderWay::default(),
         unmirrored: BTreeSet::new(),
         events: Events::start(client.clone(), &identity),
-        watches: Watches::start(&client),
+        watches: Watches::start(&client, options.relist),
         questions,
         metrics: Metrics::new(),
         reports: BTreeMap::new(),

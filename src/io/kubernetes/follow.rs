@@ -30,7 +30,7 @@ const FIRST_PAUSE: Duration = Duration::from_millis(800);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
 /// Nobody listens any more.
-pub(super) struct Unheard;
+struct Unheard;
 
 /// How a watch ended.
 enum End {
@@ -43,17 +43,18 @@ enum End {
 
 /// Follows all objects of a kind.
 pub(super) struct Follower<K, V> {
-    pub(super) kind: &'static str,
-    pub(super) api: Api<K>,
+    kind: &'static str,
+    api: Api<K>,
     /// What is kept of an object.
-    pub(super) see: Box<dyn Fn(K) -> Seen<V> + Send>,
-    pub(super) change: fn(Delta<V>) -> Change,
-    pub(super) out: mpsc::Sender<Change>,
+    see: Box<dyn Fn(K) -> Seen<V> + Send + Sync>,
+    change: fn(Delta<V>) -> Change,
     /// About how often everything is listed.
-    pub(super) relist: Duration,
-    /// The version up to which all is told.
-    pub(super) version: Arc<str>,
-    pub(super) pause: Duration,
+    relist: Duration,
+    out: mpsc::Sender<Change>,
+    /// All up to this version is told.
+    version: Arc<str>,
+    /// After the next failure.
+    pause: Duration,
 }
 
 fn number(version: &str) -> u64 {
@@ -71,6 +72,18 @@ where
     K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + 'static,
     V: Send + 'static,
 {
+    /// Keeps what `see` says of each object, and tells it as `change` says.
+    pub(super) fn new(
+        kind: &'static str,
+        api: Api<K>,
+        see: Box<dyn Fn(K) -> Seen<V> + Send + Sync>,
+        change: fn(Delta<V>) -> Change,
+        relist: Duration,
+        out: mpsc::Sender<Change>,
+    ) -> Self {
+        Self { kind, api, see, change, relist, out, version: "".into(), pause: FIRST_PAUSE }
+    }
+
     /// Tells everything, until nobody listens.
     pub(super) async fn run(mut self) {
         while self.round().await.is_ok() {}
