@@ -31,6 +31,7 @@ mod faults {
     mod failing_writes;
     mod leaders;
     mod lost_objects;
+    mod mirrored;
     mod restored;
     mod storm;
     mod watches;

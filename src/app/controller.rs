@@ -237,7 +237,8 @@ impl Controller {
             let before = self.cache.pool_statuses.get(name);
             let status = pool_status(report, pool.generation, before);
             if before != Some(&status) {
-                self.queue.push(Write::Pool { name: Arc::clone(name), status });
+                let version = self.cache.pool_version(name);
+                self.queue.push(Write::Pool { name: Arc::clone(name), version, status });
             }
         }
     }
@@ -262,6 +263,7 @@ impl Controller {
                 self.cache.wrote_service(seen);
             }
             Some(News::Router(seen)) => self.cache.wrote_router(seen),
+            Some(News::Pool(seen)) => self.cache.wrote_pool(*seen),
             None => {}
         }
     }

@@ -36,7 +36,7 @@ fn rough(live: &Live, seed: u64) -> Controller {
             _ => Fault::LoseAnswer,
         })
     });
-    Controller::start_with(proxy, &["--lease-duration", "5s", "--retry-period", "500ms"])
+    Controller::start(proxy)
 }
 
 #[test]

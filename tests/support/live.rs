@@ -26,7 +26,9 @@ use crate::support::netns::patience::{unless, until};
 use crate::support::scratch::Scratch;
 
 const NAMESPACE: &str = "default";
-pub(crate) const LEASE_SECONDS: &str = "2s";
+/// Long enough that a busy machine renews in time, short enough to wait for.
+pub(crate) const LEASE_SECONDS: f64 = 5.0;
+const TIMING: [&str; 4] = ["--lease-duration", "5s", "--retry-period", "500ms"];
 
 /// An API server with the custom resources and the controller's namespace.
 pub(crate) struct Live {
@@ -228,6 +230,12 @@ pub(crate) fn addresses(service: &Service) -> Vec<IpAddr> {
     all.map(|ip| ip.parse().unwrap()).collect()
 }
 
+/// The addresses of its `spec.externalIPs`.
+pub(crate) fn external(service: &Service) -> Vec<IpAddr> {
+    let all = service.spec.as_ref().and_then(|spec| spec.external_ips.as_ref());
+    all.into_iter().flatten().map(|ip| ip.parse().unwrap()).collect()
+}
+
 /// The reason of our condition.
 pub(crate) fn reason(status: &k8s_openapi::api::core::v1::ServiceStatus) -> Option<String> {
     let mut conditions = status.conditions.iter().flatten();
@@ -245,7 +253,13 @@ pub(crate) struct Controller {
 impl Controller {
     /// Starts one behind this proxy.
     pub(crate) fn start(proxy: Arc<ApiProxy>) -> Self {
-        Self::start_with(proxy, &["--lease-duration", LEASE_SECONDS, "--retry-period", "200ms"])
+        Self::start_with(proxy, &TIMING)
+    }
+
+    /// Starts one that writes `spec.externalIPs` too.
+    pub(crate) fn mirroring(proxy: Arc<ApiProxy>) -> Self {
+        let mirror = ["--mirror-external-ips", "true"];
+        Self::start_with(proxy, &[&TIMING[..], &mirror].concat())
     }
 
     pub(crate) fn start_with(proxy: Arc<ApiProxy>, arguments: &[&str]) -> Self {

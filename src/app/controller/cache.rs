@@ -9,7 +9,7 @@ use crate::engine::cluster::world::{Node, Report, RouterObject, Service, Setting
 use crate::engine::time::Instant;
 use crate::io::clock;
 use crate::io::kubernetes::resources::IngressPoolStatus;
-use crate::io::kubernetes::watch::{Change, Delta, Seen, Taken, Versions};
+use crate::io::kubernetes::watch::{Change, Delta, PoolSeen, Seen, Taken, Versions};
 
 /// Its uid names the cluster.
 const SYSTEM_NAMESPACE: &str = "kube-system";
@@ -66,6 +66,11 @@ impl Cache {
     /// The version of a `VirtualRouter`, for preconditions.
     pub(super) fn router_version(&self, name: &str) -> Option<u64> {
         self.versions.routers.of(name)
+    }
+
+    /// The version of an `IngressPool`, for preconditions.
+    pub(super) fn pool_version(&self, name: &str) -> Option<u64> {
+        self.versions.pools.of(name)
     }
 
     pub(super) fn take(&mut self, change: Change) {
@@ -151,6 +156,11 @@ impl Cache {
                 service.contested = false;
             }
         }
+    }
+
+    /// Its numbers are not written again because the watch is late.
+    pub(super) fn wrote_pool(&mut self, seen: Seen<PoolSeen>) {
+        self.take(Change::Pools(Delta::Applied(seen)));
     }
 
     /// What we wrote is known before the watch shows it.

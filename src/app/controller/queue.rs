@@ -13,7 +13,7 @@ use crate::engine::cluster::decision::{Notice, RouterChange, ServiceChange};
 use crate::engine::cluster::world::{RouterObject, Service};
 use crate::io::kubernetes::lease::Leadership;
 use crate::io::kubernetes::resources::IngressPoolStatus;
-use crate::io::kubernetes::watch::Seen;
+use crate::io::kubernetes::watch::{PoolSeen, Seen};
 use crate::io::kubernetes::write::{WriteError, Writer};
 
 /// Writes at a time. The API server does one in about 2 ms of its processor.
@@ -27,7 +27,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 pub(super) enum Write {
     Router { name: Arc<str>, change: RouterChange, version: Option<u64> },
     Service(Box<(Service, ServiceChange)>),
-    Pool { name: Arc<str>, status: IngressPoolStatus },
+    Pool { name: Arc<str>, version: Option<u64>, status: IngressPoolStatus },
 }
 
 /// The object that a write is of.
@@ -66,6 +66,7 @@ pub(super) enum News {
     /// With what is to be told of it.
     Service(Box<(Seen<Service>, Vec<Notice>)>),
     Router(Seen<Result<RouterObject, String>>),
+    Pool(Box<Seen<PoolSeen>>),
 }
 
 type Ended = (Object, Result<Option<News>, WriteError>);
@@ -142,7 +143,10 @@ impl Write {
                 };
                 Ok(Some(News::Service(Box::new((seen, change.notices)))))
             }
-            Self::Pool { name, status } => writer.pool_status(&name, &status).await.map(|()| None),
+            Self::Pool { name, version, status } => {
+                let seen = writer.pool_status(&name, version, &status).await?;
+                Ok(Some(News::Pool(Box::new(seen))))
+            }
         }
     }
 }

@@ -16,7 +16,7 @@ use super::resources::{
     ALLOCATED, AddressEntry, AddressHolder, AddressRelease, CandidateNode, FIELD_MANAGER,
     IngressPool, IngressPoolStatus, IpFamily, VirtualRouter, VirtualRouterSpec,
 };
-use super::watch::Seen;
+use super::watch::{PoolSeen, Seen};
 use crate::engine::cluster::decision::{RouterChange, ServiceChange};
 use crate::engine::cluster::world::{
     Claim, Condition, RouterObject, RouterSpec, Service, ServiceKey, Timestamp,
@@ -190,19 +190,25 @@ impl Writer {
         Api::namespaced(self.client.clone(), &key.namespace)
     }
 
-    /// Writes a pool's status.
+    /// Writes a pool's status, if the pool is still of this version.
     ///
     /// # Errors
     /// [`WriteError`].
     pub async fn pool_status(
         &self,
         name: &str,
+        version: Option<u64>,
         status: &IngressPoolStatus,
-    ) -> Result<(), WriteError> {
+    ) -> Result<Seen<PoolSeen>, WriteError> {
         let api = Api::<IngressPool>::all(self.client.clone());
-        let patch = Patch::Merge(json!({"status": status}));
-        answer(api.patch_status(name, &patched(), &patch)).await?;
-        Ok(())
+        let version = version.map(|version| version.to_string());
+        let patch = json!({"metadata": {"resourceVersion": version}, "status": status});
+        let written = answer(api.patch_status(name, &patched(), &Patch::Merge(patch))).await?;
+        Ok(Seen {
+            key: name.into(),
+            version: reading::version(&written.metadata),
+            value: (reading::pool_object(&written), written.status.unwrap_or_default()),
+        })
     }
 }
 
