@@ -103,6 +103,7 @@ impl ControlPlane {
     }
 
     /// Waits until kubectl prints this.
+    #[allow(dead_code, reason = "others wait for objects")]
     pub(crate) fn until(&self, arguments: &[&str], expected: &str) {
         let printed = || self.try_kubectl(arguments, None).unwrap_or_else(|error| error);
         let what = format!("kubectl {} prints {expected:?}", arguments.join(" "));

@@ -204,7 +204,8 @@ impl Queue {
             self.running.spawn(async move {
                 // It may have waited for long, in the queue or in a process that was stopped.
                 let leads = leadership.borrow().is_ours();
-                let written = if leads { write.run(&writer).await } else { Err(WriteError::Deposed) };
+                let written =
+                    if leads { write.run(&writer).await } else { Err(WriteError::Deposed) };
                 (object, written)
             });
         }

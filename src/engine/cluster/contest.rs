@@ -189,11 +189,8 @@ mod tests {
     #[test]
     fn the_next_leader_does_not_begin_anew() {
         let mut contests = Contests::default();
-        let condition = Condition {
-            met: false,
-            reason: "Contested".to_owned(),
-            message: String::new(),
-        };
+        let condition =
+            Condition { met: false, reason: "Contested".to_owned(), message: String::new() };
         let service = Service { condition: Some(condition), ..shows("10.9.9.9") };
         assert!(contests.see(&Uid::from("web"), &service, at(0)));
         assert_eq!(contests.ended(at(600)), [Uid::from("web")]);

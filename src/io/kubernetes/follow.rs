@@ -97,7 +97,9 @@ where
                 if restored {
                     let (now, before) = (&*version, &*self.version);
                     tracing::warn!(
-                        kind = self.kind, now, before,
+                        kind = self.kind,
+                        now,
+                        before,
                         "the cluster was restored from a backup: what is listed now replaces what was known"
                     );
                 }
