@@ -250,4 +250,7 @@ pub struct ControllerFlags {
     /// Pause between renewals of the lease
     #[arg(long, default_value = "2s", value_parser = parse_duration, value_name = "DURATION")]
     pub retry_period: Duration,
+    /// About how often everything is listed anew: what tells of an etcd that was restored
+    #[arg(long, default_value = "10m", value_parser = parse_duration, value_name = "DURATION")]
+    pub relist_period: Duration,
 }

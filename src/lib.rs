@@ -55,6 +55,7 @@ pub mod engine {
     pub mod cluster {
         pub mod allocator;
         mod candidates;
+        pub mod contest;
         pub mod decide;
         pub mod decision;
         pub mod election;
@@ -110,6 +111,7 @@ pub mod io {
     pub mod kubernetes {
         pub mod client;
         pub mod event;
+        mod follow;
         pub mod lease;
         pub mod pool_status;
         pub mod reading;

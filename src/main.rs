@@ -37,6 +37,7 @@ fn dispatch(command: Command) -> anyhow::Result<()> {
                 default_class: flags.default_class,
                 mirror: flags.mirror_external_ips,
                 timing: Timing::new(flags.lease_duration, deadline, flags.retry_period)?,
+                relist: flags.relist_period,
             })
         }
         Command::Manifests { which: Manifests::Crds } => app::manifests::print_crds(&mut out),

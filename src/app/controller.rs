@@ -56,6 +56,8 @@ pub struct Options {
     pub mirror: bool,
     /// Of the lease.
     pub timing: Timing,
+    /// About how often everything is listed anew.
+    pub relist: Duration,
 }
 
 /// Runs until it is told to stop.
@@ -88,11 +90,11 @@ async fn serve(options: &Options) -> anyhow::Result<()> {
     let contending = tokio::spawn(contender.run(told, stopped));
     let mut controller = Controller {
         cache: Cache::new(settings),
-        queue: Queue::new(Writer::new(client.clone())),
+        queue: Queue::new(Writer::new(client.clone()), leadership.clone()),
         under_way: UnderWay::default(),
         unmirrored: BTreeSet::new(),
         events: Events::start(client.clone(), &identity),
-        watches: Watches::start(&client),
+        watches: Watches::start(&client, options.relist),
         questions,
         metrics: Metrics::new(),
         reports: BTreeMap::new(),
@@ -161,7 +163,7 @@ impl Controller {
                     self.answer(question);
                     continue;
                 }
-                () = sleep_until(self.resync_at) => {}
+                () = sleep_until(self.resync_at) => self.resync_at = Instant::now() + RESYNC,
             }
             while let Some(change) = self.watches.next_waiting() {
                 self.take(change);
@@ -197,6 +199,7 @@ impl Controller {
     fn decide(&mut self) {
         let started = Instant::now();
         let now = now();
+        self.cache.try_contested_again();
         let decision = decide(&self.cache.world, now);
         self.metrics.decided(started.elapsed());
         let rest = decision.wake_at.map(|at| u64::try_from(at.0 - now.0).unwrap_or(0));
@@ -221,6 +224,7 @@ impl Controller {
                 let gives_some = change.ingress.as_ref().is_some_and(|all| !all.is_empty());
                 let lacking_since = self.cache.lacking_since(&change.uid).filter(|_| gives_some);
                 self.under_way.send(&mut self.cache.world, &change, lacking_since);
+                self.cache.publishes(&change);
             }
         }
         for (node, uid) in decision.announcers {
@@ -236,7 +240,8 @@ impl Controller {
             let before = self.cache.pool_statuses.get(name);
             let status = pool_status(report, pool.generation, before);
             if before != Some(&status) {
-                self.queue.push(Write::Pool { name: Arc::clone(name), status });
+                let version = self.cache.pool_version(name);
+                self.queue.push(Write::Pool { name: Arc::clone(name), version, status });
             }
         }
     }
@@ -261,6 +266,7 @@ impl Controller {
                 self.cache.wrote_service(seen);
             }
             Some(News::Router(seen)) => self.cache.wrote_router(seen),
+            Some(News::Pool(seen)) => self.cache.wrote_pool(*seen),
             None => {}
         }
     }

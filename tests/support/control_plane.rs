@@ -1,5 +1,7 @@
 //! A real API server with its etcd, on free ports of the loopback, for one test.
 
+mod etcd;
+
 use std::cell::RefCell;
 use std::fs;
 use std::net::TcpListener;
@@ -7,15 +9,18 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use barevip::io::lab::process::Process;
+use nix::sys::signal::Signal;
 
+use self::etcd::{Backup, Etcd};
 use crate::support::netns::patience::{unless, until};
 use crate::support::scratch::Scratch;
 
 /// A running API server and etcd. They end with it, after a panic too.
 pub(crate) struct ControlPlane {
     scratch: Scratch,
+    ports: (u16, u16),
     server: RefCell<Process>,
-    _etcd: Process,
+    etcd: Etcd,
 }
 
 impl ControlPlane {
@@ -23,10 +28,10 @@ impl ControlPlane {
     pub(crate) fn start() -> Self {
         let scratch = Scratch::new();
         let (clients, peers, api) = free_ports();
-        let etcd = start_etcd(scratch.path(), clients, peers);
+        let etcd = Etcd::start(scratch.path(), clients, peers);
         let server = start_server(scratch.path(), clients, api);
         write_kubeconfig(scratch.path(), api);
-        let plane = Self { scratch, server: RefCell::new(server), _etcd: etcd };
+        let plane = Self { scratch, ports: (clients, api), server: RefCell::new(server), etcd };
         plane.wait();
         plane
     }
@@ -40,6 +45,22 @@ impl ControlPlane {
             self.try_kubectl(&["get", "--raw", "/readyz"], None).is_ok()
         };
         until("the API server is ready", || unless(is_ready(), said));
+    }
+
+    /// A copy of all objects.
+    pub(crate) fn save(&self) -> Backup {
+        self.etcd.save()
+    }
+
+    /// Restores a copy, as an operator does: the API server is stopped meanwhile.
+    pub(crate) fn restore(&self, backup: &Backup) {
+        let mut server = self.server.borrow_mut();
+        server.signal(Signal::SIGTERM).unwrap();
+        server.wait().unwrap();
+        self.etcd.restore(backup);
+        *server = start_server(self.scratch.path(), self.ports.0, self.ports.1);
+        drop(server);
+        self.wait();
     }
 
     /// What a client needs: `KUBECONFIG`.
@@ -82,6 +103,7 @@ impl ControlPlane {
     }
 
     /// Waits until kubectl prints this.
+    #[allow(dead_code, reason = "others wait for objects")]
     pub(crate) fn until(&self, arguments: &[&str], expected: &str) {
         let printed = || self.try_kubectl(arguments, None).unwrap_or_else(|error| error);
         let what = format!("kubectl {} prints {expected:?}", arguments.join(" "));
@@ -121,20 +143,6 @@ fn start(mut command: Command, log: &Path) -> Process {
     Process::start(command).unwrap()
 }
 
-fn start_etcd(folder: &Path, clients: u16, peers: u16) -> Process {
-    let url = |port: u16| format!("http://127.0.0.1:{port}");
-    let mut command = Command::new("etcd");
-    command
-        .arg("--unsafe-no-fsync")
-        .arg(format!("--data-dir={}", folder.join("etcd").display()))
-        .arg(format!("--listen-client-urls={}", url(clients)))
-        .arg(format!("--advertise-client-urls={}", url(clients)))
-        .arg(format!("--listen-peer-urls={}", url(peers)))
-        .arg(format!("--initial-advertise-peer-urls={}", url(peers)))
-        .arg(format!("--initial-cluster=default={}", url(peers)));
-    start(command, &folder.join("etcd.log"))
-}
-
 fn start_server(folder: &Path, etcd: u16, port: u16) -> Process {
     let made = Command::new("openssl")
         .args(["genrsa", "-out"])
@@ -161,10 +169,12 @@ fn start_server(folder: &Path, etcd: u16, port: u16) -> Process {
 }
 
 fn write_kubeconfig(folder: &Path, port: u16) {
+    // The server makes it.
+    let certificate = folder.join("certificates/apiserver.crt").display().to_string();
     let text = format!(
         r#"apiVersion: v1
 kind: Config
-clusters: [{{name: test, cluster: {{server: "https://127.0.0.1:{port}", insecure-skip-tls-verify: true}}}}]
+clusters: [{{name: test, cluster: {{server: "https://127.0.0.1:{port}", certificate-authority: "{certificate}"}}}}]
 users: [{{name: admin, user: {{token: admin}}}}]
 contexts: [{{name: test, context: {{cluster: test, user: admin}}}}]
 current-context: test

@@ -3,11 +3,13 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use crate::engine::cluster::contest::Contests;
+use crate::engine::cluster::decision::ServiceChange;
 use crate::engine::cluster::world::{Node, Report, RouterObject, Service, Settings, Uid, World};
 use crate::engine::time::Instant;
 use crate::io::clock;
 use crate::io::kubernetes::resources::IngressPoolStatus;
-use crate::io::kubernetes::watch::{Change, Delta, Seen, Taken, Versions};
+use crate::io::kubernetes::watch::{Change, Delta, PoolSeen, Seen, Taken, Versions};
 
 /// Its uid names the cluster.
 const SYSTEM_NAMESPACE: &str = "kube-system";
@@ -24,6 +26,8 @@ pub(super) struct Cache {
     taken_by_services: BTreeMap<Arc<str>, Taken>,
     /// Services of type LoadBalancer without an address, since they were seen so.
     lacking: BTreeMap<Uid, Instant>,
+    /// Whether others fight for what we publish.
+    contests: Contests,
     versions: Kinds,
 }
 
@@ -64,6 +68,11 @@ impl Cache {
         self.versions.routers.of(name)
     }
 
+    /// The version of an `IngressPool`, for preconditions.
+    pub(super) fn pool_version(&self, name: &str) -> Option<u64> {
+        self.versions.pools.of(name)
+    }
+
     pub(super) fn take(&mut self, change: Change) {
         let world = &mut self.world;
         let kinds = &mut self.versions;
@@ -71,6 +80,13 @@ impl Cache {
             Change::Services(delta) => kinds.services.take(delta, |uid, service| {
                 let lacks = |service: &Service| service.load_balancer && service.ingress.is_empty();
                 let uid = Uid(uid);
+                let service = service.map(|service| {
+                    let contested = self.contests.see(&uid, &service, clock::since_boot());
+                    Service { contested, ..service }
+                });
+                if service.is_none() {
+                    self.contests.forget(&uid);
+                }
                 if service.as_ref().is_some_and(lacks) {
                     self.lacking.entry(uid.clone()).or_insert_with(clock::since_boot);
                 } else {
@@ -126,6 +142,27 @@ impl Cache {
     /// Since when a Service has no address.
     pub(super) fn lacking_since(&self, uid: &Uid) -> Option<Instant> {
         self.lacking.get(uid).copied()
+    }
+
+    /// A publication was sent.
+    pub(super) fn publishes(&mut self, change: &ServiceChange) {
+        if let Some(ingress) = &change.ingress {
+            self.contests.send(&change.uid, ingress);
+        }
+    }
+
+    /// Services that were left to others for long are tried again.
+    pub(super) fn try_contested_again(&mut self) {
+        for uid in self.contests.ended(clock::since_boot()) {
+            if let Some(service) = self.world.services.get_mut(&uid) {
+                service.contested = false;
+            }
+        }
+    }
+
+    /// Its numbers are not written again because the watch is late.
+    pub(super) fn wrote_pool(&mut self, seen: Seen<PoolSeen>) {
+        self.take(Change::Pools(Delta::Applied(seen)));
     }
 
     /// What we wrote is known before the watch shows it.

@@ -5,13 +5,15 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use crate::engine::cluster::decision::{Notice, RouterChange, ServiceChange};
 use crate::engine::cluster::world::{RouterObject, Service, Uid};
+use crate::io::kubernetes::lease::Leadership;
 use crate::io::kubernetes::resources::IngressPoolStatus;
-use crate::io::kubernetes::watch::Seen;
+use crate::io::kubernetes::watch::{PoolSeen, Seen};
 use crate::io::kubernetes::write::{WriteError, Writer};
 
 /// Writes at a time. The API server does one in about 2 ms of its processor.
@@ -25,7 +27,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 pub(super) enum Write {
     Router { name: Arc<str>, change: RouterChange, version: Option<u64> },
     Service(Box<(Service, ServiceChange)>),
-    Pool { name: Arc<str>, status: IngressPoolStatus },
+    Pool { name: Arc<str>, version: Option<u64>, status: IngressPoolStatus },
     Announcer { node: Arc<str>, uid: Uid },
 }
 
@@ -66,6 +68,7 @@ pub(super) enum News {
     /// With what is to be told of it.
     Service(Box<(Seen<Service>, Vec<Notice>)>),
     Router(Seen<Result<RouterObject, String>>),
+    Pool(Box<Seen<PoolSeen>>),
 }
 
 type Ended = (Object, Result<Option<News>, WriteError>);
@@ -73,6 +76,7 @@ type Ended = (Object, Result<Option<News>, WriteError>);
 #[derive(Debug)]
 pub(super) struct Queue {
     writer: Writer,
+    leadership: watch::Receiver<Leadership>,
     running: JoinSet<Ended>,
     waiting: VecDeque<Write>,
     /// Objects of both.
@@ -113,7 +117,7 @@ impl Written {
         match error {
             WriteError::Stale => Self::Stale,
             WriteError::MirrorRefused(_) => Self::MirrorRefused,
-            WriteError::Unanswered | WriteError::Refused(_) => Self::Failed,
+            WriteError::Deposed | WriteError::Unanswered | WriteError::Refused(_) => Self::Failed,
         }
     }
 }
@@ -143,7 +147,10 @@ impl Write {
                 };
                 Ok(Some(News::Service(Box::new((seen, change.notices)))))
             }
-            Self::Pool { name, status } => writer.pool_status(&name, &status).await.map(|()| None),
+            Self::Pool { name, version, status } => {
+                let seen = writer.pool_status(&name, version, &status).await?;
+                Ok(Some(News::Pool(Box::new(seen))))
+            }
             Self::Announcer { node, uid } => writer.announcer(&node, &uid).await.map(|()| None),
         }
     }
@@ -159,9 +166,10 @@ fn mirrored_first<'a>(service: &Service, change: &'a ServiceChange) -> Option<&'
 }
 
 impl Queue {
-    pub(super) fn new(writer: Writer) -> Self {
+    pub(super) fn new(writer: Writer, leadership: watch::Receiver<Leadership>) -> Self {
         Self {
             writer,
+            leadership,
             running: JoinSet::new(),
             waiting: VecDeque::new(),
             busy: BTreeSet::new(),
@@ -197,7 +205,14 @@ impl Queue {
             let Some(write) = self.waiting.pop_front() else { return };
             let writer = self.writer.clone();
             let object = write.object();
-            self.running.spawn(async move { (object, write.run(&writer).await) });
+            let leadership = self.leadership.clone();
+            self.running.spawn(async move {
+                // It may have waited for long, in the queue or in a process that was stopped.
+                let leads = leadership.borrow().is_ours();
+                let written =
+                    if leads { write.run(&writer).await } else { Err(WriteError::Deposed) };
+                (object, written)
+            });
         }
     }
 

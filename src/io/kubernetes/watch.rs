@@ -4,27 +4,23 @@
 use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::sync::Arc;
+use std::time::Duration;
 
-use futures_util::TryStreamExt;
 use k8s_openapi::api::core::v1 as core;
 use k8s_openapi::api::networking::v1::ServiceCIDR;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::core::DeserializeGuard;
-use kube::runtime::WatchStreamExt;
-use kube::runtime::watcher::{Config, Event, watcher};
 use kube::{Api, Client, Resource};
 use serde::de::DeserializeOwned;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
+use super::follow::Follower;
 use super::reading;
 use super::resources::{Announcer, IngressPool, IngressPoolStatus, VirtualRouter};
 use crate::engine::cluster::world::{Node, PoolObject, Report, RouterObject, Service};
 use crate::model::{AddressRange, Labels};
 
-/// The server ends a watch after so many seconds; it starts again by itself. A connection that
-/// died without a word is noticed 5 s later.
-const WATCH_SECONDS: u32 = 25;
 /// Changes that wait for the decider; more wait in the connections.
 const QUEUE: usize = 4_096;
 
@@ -39,11 +35,22 @@ pub struct Seen<V> {
     pub value: V,
 }
 
+/// All objects of a kind at one time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Listing<V> {
+    /// In no order.
+    pub objects: Vec<Seen<V>>,
+    /// It tells of everything up to this version, whatever object that is of.
+    pub version: u64,
+    /// It is older than what was known: etcd was restored from a backup, and that time is over.
+    pub restored: bool,
+}
+
 /// What happened to objects of a kind.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Delta<V> {
     /// These are all that there are.
-    All(Vec<Seen<V>>),
+    All(Listing<V>),
     /// This one is new or has changed.
     Applied(Seen<V>),
     /// This one is gone since this version.
@@ -94,11 +101,11 @@ pub struct Watches {
 }
 
 impl Watches {
-    /// Starts all watches on this runtime.
+    /// Starts all watches on this runtime. Everything is listed anew about every `relist`.
     #[must_use]
-    pub fn start(client: &Client) -> Self {
+    pub fn start(client: &Client, relist: Duration) -> Self {
         let (out, changes) = mpsc::channel(QUEUE);
-        let mut follower = Follower { client, out, tasks: JoinSet::new() };
+        let mut follower = Starter { client, relist, out, tasks: JoinSet::new() };
         follower.follow("services", by_uid, reading::service, Change::Services);
         follower.follow("ingresspools", by_name, pool, Change::Pools);
         follower.follow("virtualrouters", by_name, router, Change::Routers);
@@ -127,58 +134,32 @@ impl Watches {
     }
 }
 
-struct Follower<'a> {
+struct Starter<'a> {
     client: &'a Client,
+    relist: Duration,
     out: mpsc::Sender<Change>,
     tasks: JoinSet<()>,
 }
 
-impl Follower<'_> {
+impl Starter<'_> {
     fn follow<K, V>(
         &mut self,
         kind: &'static str,
         key: fn(&ObjectMeta) -> Arc<str>,
-        read: impl Fn(K) -> V + Send + 'static,
+        read: impl Fn(K) -> V + Send + Sync + 'static,
         change: fn(Delta<V>) -> Change,
     ) where
         K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + 'static,
         V: Send + 'static,
     {
-        let stream =
-            watcher(Api::<K>::all(self.client.clone()), Config::default().timeout(WATCH_SECONDS))
-                .default_backoff();
-        let out = self.out.clone();
         let see = move |object: K| {
             let (key, version) = (key(object.meta()), reading::version(object.meta()));
             Seen { key, version, value: read(object) }
         };
-        self.tasks.spawn(async move {
-            let mut stream = Box::pin(stream);
-            let mut listed = Vec::new();
-            loop {
-                let told = match stream.try_next().await {
-                    Ok(Some(Event::Init)) => {
-                        listed.clear();
-                        continue;
-                    }
-                    Ok(Some(Event::InitApply(object))) => {
-                        listed.push(see(object));
-                        continue;
-                    }
-                    Ok(Some(Event::InitDone)) => change(Delta::All(std::mem::take(&mut listed))),
-                    Ok(Some(Event::Apply(object))) => change(Delta::Applied(see(object))),
-                    Ok(Some(Event::Delete(object))) => {
-                        let Seen { key, version, .. } = see(object);
-                        change(Delta::Deleted { key, version })
-                    }
-                    Ok(None) => return,
-                    Err(error) => Change::Trouble { kind, error: error.to_string() },
-                };
-                if out.send(told).await.is_err() {
-                    return;
-                }
-            }
-        });
+        let api = Api::<K>::all(self.client.clone());
+        let (relist, out) = (self.relist, self.out.clone());
+        let follower = Follower::new(kind, api, Box::new(see), change, relist, out);
+        self.tasks.spawn(follower.run());
     }
 }
 
@@ -246,21 +227,29 @@ impl Versions {
     }
 
     /// Notes what a delta tells and hands on what is news: an object's new value, or `None` where
-    /// it is gone. A list that shows an older version of an object than is held is a list of before
-    /// our own write; what it does not show is gone.
+    /// it is gone. What a list shows is so, and what it does not show is gone, but for what we have
+    /// written since the list was made.
     pub fn take<V>(&mut self, delta: Delta<V>, mut news: impl FnMut(Arc<str>, Option<V>)) {
         match delta {
             Delta::All(all) => {
                 let before = std::mem::take(&mut self.known);
-                for Seen { key, version, value } in all {
-                    let held = before.get(&key).copied().unwrap_or(0);
-                    self.known.insert(Arc::clone(&key), version.max(held));
-                    if held <= version {
+                let is_later = |held: &u64| !all.restored && *held > all.version;
+                for Seen { key, version, value } in all.objects {
+                    let later = before.get(&key).copied().filter(is_later);
+                    self.known.insert(Arc::clone(&key), later.unwrap_or(version));
+                    if later.is_none() {
                         news(key, Some(value));
                     }
                 }
-                for key in before.into_keys().filter(|key| !self.known.contains_key(key)) {
-                    news(key, None);
+                for (key, held) in before {
+                    if self.known.contains_key(&key) {
+                        continue;
+                    }
+                    if is_later(&held) {
+                        self.known.insert(key, held);
+                    } else {
+                        news(key, None);
+                    }
                 }
                 self.gone.clear();
                 self.listed = true;
@@ -289,6 +278,11 @@ mod tests {
         Seen { key: key.into(), version, value: version }
     }
 
+    /// A list of this version.
+    fn all(version: u64, objects: Vec<Seen<u64>>) -> Delta<u64> {
+        Delta::All(Listing { objects, version, restored: false })
+    }
+
     fn take(versions: &mut Versions, held: &mut BTreeMap<Arc<str>, u64>, delta: Delta<u64>) {
         versions.take(delta, |key, value| match value {
             Some(value) => drop(held.insert(key, value)),
@@ -299,12 +293,12 @@ mod tests {
     #[test]
     fn older_news_does_not_undo_what_was_written() {
         let (mut versions, mut held) = (Versions::default(), BTreeMap::new());
-        take(&mut versions, &mut held, Delta::All(vec![seen("a", 5), seen("b", 6)]));
+        take(&mut versions, &mut held, all(6, vec![seen("a", 5), seen("b", 6)]));
         take(&mut versions, &mut held, Delta::Applied(seen("a", 9)));
         take(&mut versions, &mut held, Delta::Applied(seen("a", 7)));
         take(&mut versions, &mut held, Delta::Deleted { key: "a".into(), version: 8 });
         assert_eq!(held.get("a"), Some(&9));
-        take(&mut versions, &mut held, Delta::All(vec![seen("a", 7)]));
+        take(&mut versions, &mut held, all(8, vec![seen("a", 7)]));
         assert_eq!(held, BTreeMap::from([("a".into(), 9)]), "b is gone, a stays as written");
         take(&mut versions, &mut held, Delta::Deleted { key: "a".into(), version: 10 });
         assert!(held.is_empty() && versions.listed());
@@ -313,11 +307,40 @@ mod tests {
     #[test]
     fn the_late_answer_to_a_write_does_not_bring_back_what_was_deleted() {
         let (mut versions, mut held) = (Versions::default(), BTreeMap::new());
-        take(&mut versions, &mut held, Delta::All(vec![seen("a", 5)]));
+        take(&mut versions, &mut held, all(5, vec![seen("a", 5)]));
         take(&mut versions, &mut held, Delta::Deleted { key: "a".into(), version: 8 });
         take(&mut versions, &mut held, Delta::Applied(seen("a", 7)));
         assert!(held.is_empty());
         take(&mut versions, &mut held, Delta::Applied(seen("a", 9)));
         assert_eq!(held, BTreeMap::from([("a".into(), 9)]), "one of the same name was made");
+    }
+
+    #[test]
+    fn what_was_written_after_the_list_was_made_stays() {
+        let (mut versions, mut held) = (Versions::default(), BTreeMap::new());
+        take(&mut versions, &mut held, Delta::Applied(seen("made", 9)));
+        take(&mut versions, &mut held, Delta::Applied(seen("edited", 8)));
+        take(&mut versions, &mut held, all(7, vec![seen("edited", 3)]));
+        assert_eq!(held, BTreeMap::from([("made".into(), 9), ("edited".into(), 8)]));
+        take(&mut versions, &mut held, all(9, vec![seen("edited", 8)]));
+        assert_eq!(held, BTreeMap::from([("edited".into(), 8)]));
+    }
+
+    #[test]
+    fn a_list_shows_what_is_even_where_later_versions_were_known() {
+        let (mut versions, mut held) = (Versions::default(), BTreeMap::new());
+        take(&mut versions, &mut held, all(90, vec![seen("a", 80), seen("b", 90)]));
+        let objects = vec![seen("a", 10)];
+        let restored = Delta::All(Listing { objects, version: 12, restored: true });
+        take(&mut versions, &mut held, restored);
+        assert_eq!(held, BTreeMap::from([("a".into(), 10)]), "of the backup");
+        take(&mut versions, &mut held, Delta::Applied(seen("a", 13)));
+        assert_eq!(held, BTreeMap::from([("a".into(), 13)]), "written since");
+
+        // Restored, and so much was written since that the numbers are higher than before.
+        let (mut versions, mut held) = (Versions::default(), BTreeMap::new());
+        take(&mut versions, &mut held, all(90, vec![seen("a", 80)]));
+        take(&mut versions, &mut held, all(95, vec![seen("a", 10)]));
+        assert_eq!(held, BTreeMap::from([("a".into(), 10)]));
     }
 }

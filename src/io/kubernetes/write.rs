@@ -17,7 +17,7 @@ use super::resources::{
     CandidateNode, FIELD_MANAGER, IngressPool, IngressPoolStatus, IpFamily, VirtualRouter,
     VirtualRouterSpec,
 };
-use super::watch::Seen;
+use super::watch::{PoolSeen, Seen};
 use crate::engine::cluster::decision::{RouterChange, ServiceChange};
 use crate::engine::cluster::world::{
     Claim, Condition, RouterObject, RouterSpec, Service, ServiceKey, Timestamp, Uid,
@@ -36,6 +36,9 @@ pub enum WriteError {
     /// No answer in time: it may have happened.
     #[error("no answer from the API server within 5 s")]
     Unanswered,
+    /// It was not sent: another may lead by now.
+    #[error("the lease is over")]
+    Deposed,
     /// Writing `spec.externalIPs` is forbidden in this cluster.
     #[error("spec.externalIPs may not be written: {0}")]
     MirrorRefused(String),
@@ -206,19 +209,25 @@ impl Writer {
         answer(api.create(&params, &announcer)).await.map(drop)
     }
 
-    /// Writes a pool's status.
+    /// Writes a pool's status, if the pool is still of this version.
     ///
     /// # Errors
     /// [`WriteError`].
     pub async fn pool_status(
         &self,
         name: &str,
+        version: Option<u64>,
         status: &IngressPoolStatus,
-    ) -> Result<(), WriteError> {
+    ) -> Result<Seen<PoolSeen>, WriteError> {
         let api = Api::<IngressPool>::all(self.client.clone());
-        let patch = Patch::Merge(json!({"status": status}));
-        answer(api.patch_status(name, &patched(), &patch)).await?;
-        Ok(())
+        let version = version.map(|version| version.to_string());
+        let patch = json!({"metadata": {"resourceVersion": version}, "status": status});
+        let written = answer(api.patch_status(name, &patched(), &Patch::Merge(patch))).await?;
+        Ok(Seen {
+            key: name.into(),
+            version: reading::version(&written.metadata),
+            value: (reading::pool_object(&written), written.status.unwrap_or_default()),
+        })
     }
 }
 

@@ -25,6 +25,12 @@ pub(super) fn contested() -> Condition {
     }
 }
 
+/// The event of that.
+pub(super) fn contested_notice() -> Notice {
+    let Condition { message, .. } = contested();
+    Notice { reason: "Contested", warning: true, note: message }
+}
+
 /// What there is to say about a Service.
 pub(super) struct Said<'a, 'w> {
     pub(super) member: Member<'w>,

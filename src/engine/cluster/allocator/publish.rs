@@ -40,9 +40,11 @@ impl<'w> Publisher<'_, 'w> {
     ) -> Option<(bool, ServiceChange)> {
         let mut change = match member.standing {
             Standing::Served => self.served(member, outcome)?,
-            Standing::Contested => {
-                ServiceChange { condition: Some(Some(condition::contested())), ..unchanged(member) }
-            }
+            Standing::Contested => ServiceChange {
+                condition: Some(Some(condition::contested())),
+                notices: vec![condition::contested_notice()],
+                ..unchanged(member)
+            },
             Standing::Leaving => return None,
             Standing::Foreign => self.cleaned(member)?,
         };
