@@ -24,7 +24,7 @@ mod support {
     pub(crate) mod scratch;
 }
 
-mod faults {
+mod adversity {
     pub(crate) mod invariants;
 
     mod contested;

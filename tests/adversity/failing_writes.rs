@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use crate::faults::invariants::{difference, until_agree, until_free};
+use crate::adversity::invariants::{difference, until_agree, until_free};
 use crate::support::api_proxy::{ApiProxy, Asked, Fault};
 use crate::support::live::{Controller, Live, addresses};
 
@@ -15,7 +15,13 @@ fn range(live: &Live) {
 }
 
 /// One Service gets one address although its first writes are answered so.
-fn one_address_in_spite_of(live: &Live, case: &str, times: usize, is: fn(&Asked) -> bool, fault: Fault) {
+fn one_address_in_spite_of(
+    live: &Live,
+    case: &str,
+    times: usize,
+    is: fn(&Asked) -> bool,
+    fault: Fault,
+) {
     range(live);
     let proxy = ApiProxy::start(&live.plane.kubeconfig());
     proxy.next(times, is, fault);
