@@ -107,7 +107,7 @@ fn two_hundred_services_in_a_storm() {
     let status = || live.pool_status("r");
     let counts = || {
         let status = status();
-        status.free.parse::<usize>().unwrap() + status.resting as usize
+        status.free.parse::<usize>().unwrap() + usize::try_from(status.resting).unwrap()
     };
     until("free = 254 - Services", || unless(counts() == 254 - count, status));
     lack(&live).unwrap();
