@@ -15,6 +15,11 @@ mod support {
     pub(crate) mod api_proxy;
     pub(crate) mod control_plane;
     pub(crate) mod lan {
+        #[allow(
+            dead_code,
+            clippy::cast_possible_truncation,
+            reason = "the simulated LAN needs more of it"
+        )]
         pub(crate) mod random;
     }
     pub(crate) mod live;
@@ -24,7 +29,7 @@ mod support {
     pub(crate) mod scratch;
 }
 
-mod faults {
+mod adversity {
     pub(crate) mod invariants;
 
     mod contested;

@@ -213,8 +213,8 @@ async fn serve(listener: &TcpListener, client: &Client, shared: &Arc<Shared>) {
 async fn connection(stream: TcpStream, client: Client, shared: Arc<Shared>) {
     let mut cut = shared.cut.subscribe();
     let service = service_fn(|request| exchange(request, client.clone(), Arc::clone(&shared)));
-    let serving = hyper::server::conn::http1::Builder::new()
-        .serve_connection(TokioIo::new(stream), service);
+    let serving =
+        hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), service);
     tokio::select! {
         // Ends with an error where an answer was to be lost.
         _ = serving => {}

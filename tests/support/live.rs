@@ -189,9 +189,9 @@ impl Live {
         let api = Api::<Event>::namespaced(self.client.clone(), NAMESPACE);
         let all = self.wait(api.list(&ListParams::default())).items;
         let uid = self.service(name).metadata.uid;
-        let about = all.into_iter().filter(|event| {
-            event.regarding.as_ref().is_some_and(|regarding| regarding.uid == uid)
-        });
+        let about = all
+            .into_iter()
+            .filter(|event| event.regarding.as_ref().is_some_and(|regarding| regarding.uid == uid));
         let told = about.flat_map(|event| {
             let times = event.series.map_or(1, |series| series.count);
             (0..times).map(move |_| event.reason.clone().unwrap_or_default())

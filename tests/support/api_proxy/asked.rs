@@ -47,7 +47,12 @@ impl Asked {
             _ => "other",
         };
         let owned = |part: Option<&str>| part.map(ToOwned::to_owned);
-        Self { verb, resource, namespace: owned(namespace), name: owned(name), status: None,
+        Self {
+            verb,
+            resource,
+            namespace: owned(namespace),
+            name: owned(name),
+            status: None,
             body: Bytes::new(),
         }
     }

@@ -4,7 +4,7 @@
 use nix::sys::signal::Signal;
 use serde_json::json;
 
-use crate::faults::invariants::{lack, needless_writes, until_agree};
+use crate::adversity::invariants::{lack, needless_writes, until_agree};
 use crate::support::api_proxy::{ApiProxy, Asked, Fault};
 use crate::support::lan::random::Random;
 use crate::support::live::{Controller, Live, addresses};
@@ -43,7 +43,8 @@ fn rough(live: &Live, seed: u64) -> Controller {
 fn two_hundred_services_in_a_storm() {
     let live = Live::start();
     live.pool("r", "172.16.0.0/24", &json!({"reuseAfter": "1h"}));
-    let balanced = json!({"spec": {"type": "LoadBalancer", "allocateLoadBalancerNodePorts": false}});
+    let balanced =
+        json!({"spec": {"type": "LoadBalancer", "allocateLoadBalancerNodePorts": false}});
     let plain = json!({"spec": {"type": "ClusterIP", "allocateLoadBalancerNodePorts": null}});
     let mut kinds = [Kind::Balanced; SERVICES];
     let mut random = Random::new(SEED);
@@ -106,7 +107,7 @@ fn two_hundred_services_in_a_storm() {
     let status = || live.pool_status("r");
     let counts = || {
         let status = status();
-        status.free.parse::<usize>().unwrap() + status.resting as usize
+        status.free.parse::<usize>().unwrap() + usize::try_from(status.resting).unwrap()
     };
     until("free = 254 - Services", || unless(counts() == 254 - count, status));
     lack(&live).unwrap();

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use crate::faults::invariants::{needless_writes, until_agree};
+use crate::adversity::invariants::{needless_writes, until_agree};
 use crate::support::api_proxy::{ApiProxy, Asked};
 use crate::support::live::{Controller, Live, addresses};
 use crate::support::netns::patience::{unless, until};

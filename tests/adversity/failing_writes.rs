@@ -2,9 +2,11 @@
 
 use serde_json::json;
 
-use crate::faults::invariants::{difference, until_agree, until_free};
+use crate::adversity::invariants::{difference, until_agree, until_free};
 use crate::support::api_proxy::{ApiProxy, Asked, Fault};
 use crate::support::live::{Controller, Live, addresses};
+
+type Kind = fn(&Asked) -> bool;
 
 /// R of the race table: .1 to .14.
 const RANGE: &str = "172.16.0.0/28";
@@ -15,7 +17,7 @@ fn range(live: &Live) {
 }
 
 /// One Service gets one address although its first writes are answered so.
-fn one_address_in_spite_of(live: &Live, case: &str, times: usize, is: fn(&Asked) -> bool, fault: Fault) {
+fn one_address_in_spite_of(live: &Live, case: &str, times: usize, is: Kind, fault: Fault) {
     range(live);
     let proxy = ApiProxy::start(&live.plane.kubeconfig());
     proxy.next(times, is, fault);
@@ -36,8 +38,8 @@ fn one_address_in_spite_of(live: &Live, case: &str, times: usize, is: fn(&Asked)
 fn a_write_that_fails_leaves_nothing_behind() {
     let live = Live::start();
     let live = &live;
-    let (claim, publication): (fn(&Asked) -> bool, fn(&Asked) -> bool) =
-        (Asked::is_claim, Asked::is_publication);
+    let claim: Kind = Asked::is_claim;
+    let publication: Kind = Asked::is_publication;
     for (row, times, is, fault) in [
         ("row 7: 409 on the status", 1, publication, Fault::Refuse(409)),
         ("row 7: 409 on the router", 1, claim, Fault::Refuse(409)),

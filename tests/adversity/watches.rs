@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use crate::faults::invariants::{needless_writes, until_agree, until_free};
+use crate::adversity::invariants::{needless_writes, until_agree, until_free};
 use crate::support::api_proxy::ApiProxy;
 use crate::support::live::{Controller, Live};
 

@@ -4,7 +4,7 @@ use k8s_openapi::api::coordination::v1::LeaseSpec;
 use nix::sys::signal::Signal;
 use serde_json::json;
 
-use crate::faults::invariants::{difference, needless_writes, until_agree, until_free};
+use crate::adversity::invariants::{difference, needless_writes, until_agree, until_free};
 use crate::support::api_proxy::{ApiProxy, Asked, Fault, Gate};
 use crate::support::live::{Controller, LEASE_SECONDS, Live, addresses};
 use crate::support::netns::patience::{unless, until};
@@ -85,7 +85,9 @@ fn killed_while_another_waits(live: &Live) {
     let next = live.lease().unwrap().spec.unwrap();
     let waited = seconds(&next, |spec| spec.acquire_time.as_ref())
         - seconds(&last, |spec| spec.renew_time.as_ref());
-    println!("the other one led {waited:.2} s after the last renewal (lease {LEASE_SECONDS} s, retry 0.5 s)");
+    println!(
+        "the other one led {waited:.2} s after the last renewal (lease {LEASE_SECONDS} s, retry 0.5 s)"
+    );
     assert!(waited >= LEASE_SECONDS, "before the lease was over: {waited} s");
     let needless = needless_writes(live, &second, 0);
     assert!(needless.is_empty(), "{needless:?}");
@@ -115,7 +117,9 @@ fn a_controller_that_does_not_lead_does_nothing() {
 
 fn seconds<'a>(
     spec: &'a LeaseSpec,
-    time: impl Fn(&'a LeaseSpec) -> Option<&'a k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime>,
+    time: impl Fn(
+        &'a LeaseSpec,
+    ) -> Option<&'a k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime>,
 ) -> f64 {
     time(spec).unwrap().0.as_microsecond() as f64 / 1e6
 }
@@ -126,14 +130,17 @@ fn two_services_that_show_one_address(live: &Live) {
     live.expose("a");
     // Ages differ by whole seconds, or the uid decides.
     until("a is older", || {
-        live.expose("b");
-        let age = |name| live.service(name).metadata.creation_timestamp.unwrap().0;
-        if age("a") < age("b") {
-            return Ok(());
+        {
+            live.expose("b");
+            let age = |name| live.service(name).metadata.creation_timestamp.unwrap().0;
+            if age("a") < age("b") {
+                return Ok(());
+            }
+            live.delete("b");
+            Err("as old as b")
         }
-        live.delete("b");
-        Err("as old as b")
-    }.map_err(ToOwned::to_owned));
+        .map_err(ToOwned::to_owned)
+    });
     live.show("a", "172.16.0.1");
     live.show("b", "172.16.0.1");
     let controller = proxied(live);

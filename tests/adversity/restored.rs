@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::json;
 
-use crate::faults::invariants::{needless_writes, until_agree};
+use crate::adversity::invariants::{needless_writes, until_agree};
 use crate::support::api_proxy::ApiProxy;
 use crate::support::live::{Controller, Live, addresses};
 use crate::support::netns::patience::{unless, until};

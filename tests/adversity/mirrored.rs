@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::json;
 
-use crate::faults::invariants::{needless_writes, until_agree, until_free};
+use crate::adversity::invariants::{needless_writes, until_agree, until_free};
 use crate::support::api_proxy::{ApiProxy, Asked, Fault};
 use crate::support::live::{Controller, Live, addresses, external};
 use crate::support::netns::patience::{unless, until};

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use serde_json::json;
 
-use crate::faults::invariants::{difference, needless_writes, until_agree, until_free};
+use crate::adversity::invariants::{difference, needless_writes, until_agree, until_free};
 use crate::support::api_proxy::{ApiProxy, Asked};
 use crate::support::live::{Controller, Live, addresses};
 use crate::support::netns::patience::{unless, until};
