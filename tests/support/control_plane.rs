@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use barevip::io::lab::process::Process;
+use nix::sys::signal::Signal;
 
 use crate::support::netns::patience::{unless, until};
 use crate::support::scratch::Scratch;
@@ -14,6 +15,8 @@ use crate::support::scratch::Scratch;
 /// A running API server and etcd. They end with it, after a panic too.
 pub(crate) struct ControlPlane {
     scratch: Scratch,
+    etcd_port: u16,
+    port: u16,
     server: RefCell<Process>,
     _etcd: Process,
 }
@@ -22,13 +25,24 @@ impl ControlPlane {
     /// Starts both and waits until the API server is ready.
     pub(crate) fn start() -> Self {
         let scratch = Scratch::new();
-        let (clients, peers, api) = free_ports();
-        let etcd = start_etcd(scratch.path(), clients, peers);
-        let server = start_server(scratch.path(), clients, api);
-        write_kubeconfig(scratch.path(), api);
-        let plane = Self { scratch, server: RefCell::new(server), _etcd: etcd };
+        let (etcd_port, peers, port) = free_ports();
+        let etcd = start_etcd(scratch.path(), etcd_port, peers);
+        make_tokens(scratch.path());
+        let server = RefCell::new(start_server(scratch.path(), etcd_port, port));
+        write_kubeconfig(&scratch.path().join("kubeconfig"), port, "admin");
+        let plane = Self { scratch, etcd_port, port, server, _etcd: etcd };
         plane.wait();
         plane
+    }
+
+    /// Stops the API server, starts it again and waits until it is ready.
+    pub(crate) fn restart(&self) {
+        let mut server = self.server.borrow_mut();
+        server.signal(Signal::SIGTERM).unwrap();
+        server.wait().unwrap();
+        *server = start_server(self.scratch.path(), self.etcd_port, self.port);
+        drop(server);
+        self.wait();
     }
 
     fn wait(&self) {
@@ -45,6 +59,20 @@ impl ControlPlane {
     /// What a client needs: `KUBECONFIG`.
     pub(crate) fn kubeconfig(&self) -> PathBuf {
         self.scratch.path().join("kubeconfig")
+    }
+
+    /// The same for a service account of the namespace barevip-system, with a token as its pods
+    /// have one.
+    pub(crate) fn kubeconfig_as(&self, account: &str) -> PathBuf {
+        let token = self.kubectl(&["create", "token", account, "-n", "barevip-system"]);
+        let path = self.scratch.path().join(format!("kubeconfig-{account}"));
+        write_kubeconfig(&path, self.port, &token);
+        path
+    }
+
+    /// What service accounts have asked and were answered, one JSON object a line.
+    pub(crate) fn audit_log(&self) -> String {
+        fs::read_to_string(self.scratch.path().join("audit.log")).unwrap_or_default()
     }
 
     /// What kubectl prints, fed with `input`.
@@ -135,7 +163,18 @@ fn start_etcd(folder: &Path, clients: u16, peers: u16) -> Process {
     start(command, &folder.join("etcd.log"))
 }
 
-fn start_server(folder: &Path, etcd: u16, port: u16) -> Process {
+/// One line for each answer that a service account got.
+const AUDIT: &str = "
+apiVersion: audit.k8s.io/v1
+kind: Policy
+omitStages: [RequestReceived]
+rules:
+- {level: Metadata, userGroups: ['system:serviceaccounts']}
+- {level: None}
+";
+
+/// What the API server knows its clients by.
+fn make_tokens(folder: &Path) {
     let made = Command::new("openssl")
         .args(["genrsa", "-out"])
         .arg(folder.join("tokens.key"))
@@ -144,6 +183,10 @@ fn start_server(folder: &Path, etcd: u16, port: u16) -> Process {
         .unwrap();
     assert!(made.status.success(), "openssl can't make a key");
     fs::write(folder.join("tokens.csv"), "admin,admin,admin,\"system:masters\"\n").unwrap();
+    fs::write(folder.join("audit.yaml"), AUDIT).unwrap();
+}
+
+fn start_server(folder: &Path, etcd: u16, port: u16) -> Process {
     let key = folder.join("tokens.key").display().to_string();
     let mut command = Command::new(tool("kube-apiserver"));
     command
@@ -156,19 +199,21 @@ fn start_server(folder: &Path, etcd: u16, port: u16) -> Process {
         .arg(format!("--service-account-signing-key-file={key}"))
         .arg("--service-account-issuer=https://kubernetes.default.svc")
         .arg("--service-cluster-ip-range=10.96.0.0/16,fd00:96::/112")
-        .args(["--authorization-mode=Node,RBAC", "--allow-privileged"]);
+        .args(["--authorization-mode=Node,RBAC", "--allow-privileged"])
+        .arg(format!("--audit-policy-file={}", folder.join("audit.yaml").display()))
+        .arg(format!("--audit-log-path={}", folder.join("audit.log").display()));
     start(command, &folder.join("api.log"))
 }
 
-fn write_kubeconfig(folder: &Path, port: u16) {
+fn write_kubeconfig(path: &Path, port: u16, token: &str) {
     let text = format!(
         r#"apiVersion: v1
 kind: Config
 clusters: [{{name: test, cluster: {{server: "https://127.0.0.1:{port}", insecure-skip-tls-verify: true}}}}]
-users: [{{name: admin, user: {{token: admin}}}}]
-contexts: [{{name: test, context: {{cluster: test, user: admin}}}}]
+users: [{{name: test, user: {{token: "{token}"}}}}]
+contexts: [{{name: test, context: {{cluster: test, user: test}}}}]
 current-context: test
 "#
     );
-    fs::write(folder.join("kubeconfig"), text).unwrap();
+    fs::write(path, text).unwrap();
 }
