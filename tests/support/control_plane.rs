@@ -17,6 +17,7 @@ pub(crate) struct ControlPlane {
     scratch: Scratch,
     etcd_port: u16,
     port: u16,
+    flags: &'static [&'static str],
     server: RefCell<Process>,
     _etcd: Process,
 }
@@ -24,33 +25,40 @@ pub(crate) struct ControlPlane {
 impl ControlPlane {
     /// Starts both and waits until the API server is ready.
     pub(crate) fn start() -> Self {
+        Self::start_with(&[])
+    }
+
+    /// The same with further flags of the API server.
+    pub(crate) fn start_with(flags: &'static [&'static str]) -> Self {
         let scratch = Scratch::new();
         let (etcd_port, peers, port) = free_ports();
         let etcd = start_etcd(scratch.path(), etcd_port, peers);
         make_tokens(scratch.path());
-        let server = RefCell::new(start_server(scratch.path(), etcd_port, port));
+        let server = RefCell::new(start_server(scratch.path(), etcd_port, port, flags));
         write_kubeconfig(&scratch.path().join("kubeconfig"), port, "admin");
-        let plane = Self { scratch, etcd_port, port, server, _etcd: etcd };
-        plane.wait();
+        let plane = Self { scratch, etcd_port, port, flags, server, _etcd: etcd };
+        plane.wait(|| {});
         plane
     }
 
-    /// Stops the API server, starts it again and waits until it is ready.
-    pub(crate) fn restart(&self) {
+    /// Kills the API server, starts it again and waits until it is ready; meanwhile does this again
+    /// and again.
+    pub(crate) fn restart(&self, meanwhile: impl FnMut()) {
         let mut server = self.server.borrow_mut();
-        server.signal(Signal::SIGTERM).unwrap();
+        server.signal(Signal::SIGKILL).unwrap();
         server.wait().unwrap();
-        *server = start_server(self.scratch.path(), self.etcd_port, self.port);
+        *server = start_server(self.scratch.path(), self.etcd_port, self.port, self.flags);
         drop(server);
-        self.wait();
+        self.wait(meanwhile);
     }
 
-    fn wait(&self) {
+    fn wait(&self, mut meanwhile: impl FnMut()) {
         let log = self.scratch.path().join("api.log");
         let said = || fs::read_to_string(&log).unwrap_or_default();
-        let is_ready = || {
+        let mut is_ready = || {
             let ended = self.server.borrow_mut().ended().unwrap();
             assert!(ended.is_none(), "the API server has ended\n{}", said());
+            meanwhile();
             self.try_kubectl(&["get", "--raw", "/readyz"], None).is_ok()
         };
         until("the API server is ready", || unless(is_ready(), said));
@@ -186,7 +194,7 @@ fn make_tokens(folder: &Path) {
     fs::write(folder.join("audit.yaml"), AUDIT).unwrap();
 }
 
-fn start_server(folder: &Path, etcd: u16, port: u16) -> Process {
+fn start_server(folder: &Path, etcd: u16, port: u16, flags: &[&str]) -> Process {
     let key = folder.join("tokens.key").display().to_string();
     let mut command = Command::new(tool("kube-apiserver"));
     command
@@ -201,7 +209,8 @@ fn start_server(folder: &Path, etcd: u16, port: u16) -> Process {
         .arg("--service-cluster-ip-range=10.96.0.0/16,fd00:96::/112")
         .args(["--authorization-mode=Node,RBAC", "--allow-privileged"])
         .arg(format!("--audit-policy-file={}", folder.join("audit.yaml").display()))
-        .arg(format!("--audit-log-path={}", folder.join("audit.log").display()));
+        .arg(format!("--audit-log-path={}", folder.join("audit.log").display()))
+        .args(flags);
     start(command, &folder.join("api.log"))
 }
 
