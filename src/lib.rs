@@ -60,6 +60,7 @@ pub mod engine {
         pub mod election;
         mod hash;
         pub mod placement;
+        pub mod protection;
         mod standing;
         mod vrids;
         pub mod world;
@@ -112,6 +113,7 @@ pub mod io {
         pub mod event;
         pub mod lease;
         pub mod pool_status;
+        pub mod protection;
         pub mod reading;
         pub mod resources;
         pub mod watch;

@@ -18,11 +18,13 @@
 #![cfg(test)]
 
 mod support {
+    pub(crate) mod accounts;
     pub(crate) mod control_plane;
     pub(crate) mod guarded;
     pub(crate) mod netns {
         pub(crate) mod patience;
     }
+    pub(crate) mod restart;
     pub(crate) mod scratch;
 }
 

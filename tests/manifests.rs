@@ -18,6 +18,7 @@ use crate::support::netns::patience::{unless, until};
 use crate::support::rights::{Right, granted, requested, unused};
 
 mod support {
+    pub(crate) mod accounts;
     pub(crate) mod control_plane;
     pub(crate) mod netns {
         pub(crate) mod patience;
@@ -88,7 +89,7 @@ fn the_controller_uses_all_of_its_rights_and_needs_no_others() {
     controller.signal(Signal::SIGTERM).unwrap();
     assert!(controller.wait().unwrap().success(), "a stop is clean");
 
-    let (requests, refused) = requested(&plane.audit_log());
+    let (requests, refused) = requested(&plane);
     assert_eq!(refused, BTreeSet::new(), "rights that it lacks");
     let mut rights = roles(&plane);
     // Nothing that is asked for: the admission policy looks whether it has it.

@@ -7,19 +7,24 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use barevip::io::lab::process::Process;
-use nix::sys::signal::Signal;
 
 use crate::support::netns::patience::{unless, until};
 use crate::support::scratch::Scratch;
 
 /// A running API server and etcd. They end with it, after a panic too.
 pub(crate) struct ControlPlane {
-    scratch: Scratch,
-    etcd_port: u16,
-    port: u16,
-    flags: &'static [&'static str],
-    server: RefCell<Process>,
+    pub(super) scratch: Scratch,
+    pub(super) launcher: Launcher,
+    pub(super) server: RefCell<Process>,
     _etcd: Process,
+}
+
+/// How the API server is started.
+pub(super) struct Launcher {
+    folder: PathBuf,
+    etcd_port: u16,
+    pub(super) port: u16,
+    flags: &'static [&'static str],
 }
 
 impl ControlPlane {
@@ -34,27 +39,17 @@ impl ControlPlane {
         let (etcd_port, peers, port) = free_ports();
         let etcd = start_etcd(scratch.path(), etcd_port, peers);
         make_tokens(scratch.path());
-        let server = RefCell::new(start_server(scratch.path(), etcd_port, port, flags));
+        let launcher = Launcher { folder: scratch.path().to_owned(), etcd_port, port, flags };
+        let server = RefCell::new(launcher.start());
         write_kubeconfig(&scratch.path().join("kubeconfig"), port, "admin");
-        let plane = Self { scratch, etcd_port, port, flags, server, _etcd: etcd };
+        let plane = Self { scratch, launcher, server, _etcd: etcd };
         plane.wait(|| {});
         plane
     }
 
-    /// Kills the API server, starts it again and waits until it is ready; meanwhile does this again
-    /// and again.
-    pub(crate) fn restart(&self, meanwhile: impl FnMut()) {
-        let mut server = self.server.borrow_mut();
-        server.signal(Signal::SIGKILL).unwrap();
-        server.wait().unwrap();
-        *server = start_server(self.scratch.path(), self.etcd_port, self.port, self.flags);
-        drop(server);
-        self.wait(meanwhile);
-    }
-
-    fn wait(&self, mut meanwhile: impl FnMut()) {
-        let log = self.scratch.path().join("api.log");
-        let said = || fs::read_to_string(&log).unwrap_or_default();
+    /// Waits until the API server is ready; meanwhile does this again and again.
+    pub(super) fn wait(&self, mut meanwhile: impl FnMut()) {
+        let said = || fs::read_to_string(self.launcher.log()).unwrap_or_default();
         let mut is_ready = || {
             let ended = self.server.borrow_mut().ended().unwrap();
             assert!(ended.is_none(), "the API server has ended\n{}", said());
@@ -67,20 +62,6 @@ impl ControlPlane {
     /// What a client needs: `KUBECONFIG`.
     pub(crate) fn kubeconfig(&self) -> PathBuf {
         self.scratch.path().join("kubeconfig")
-    }
-
-    /// The same for a service account of the namespace barevip-system, with a token as its pods
-    /// have one.
-    pub(crate) fn kubeconfig_as(&self, account: &str) -> PathBuf {
-        let token = self.kubectl(&["create", "token", account, "-n", "barevip-system"]);
-        let path = self.scratch.path().join(format!("kubeconfig-{account}"));
-        write_kubeconfig(&path, self.port, &token);
-        path
-    }
-
-    /// What service accounts have asked and were answered, one JSON object a line.
-    pub(crate) fn audit_log(&self) -> String {
-        fs::read_to_string(self.scratch.path().join("audit.log")).unwrap_or_default()
     }
 
     /// What kubectl prints, fed with `input`.
@@ -194,27 +175,34 @@ fn make_tokens(folder: &Path) {
     fs::write(folder.join("audit.yaml"), AUDIT).unwrap();
 }
 
-fn start_server(folder: &Path, etcd: u16, port: u16, flags: &[&str]) -> Process {
-    let key = folder.join("tokens.key").display().to_string();
-    let mut command = Command::new(tool("kube-apiserver"));
-    command
-        .arg(format!("--etcd-servers=http://127.0.0.1:{etcd}"))
-        .arg(format!("--cert-dir={}", folder.join("certificates").display()))
-        .arg(format!("--secure-port={port}"))
-        .args(["--bind-address=127.0.0.1", "--advertise-address=192.0.2.1"])
-        .arg(format!("--token-auth-file={}", folder.join("tokens.csv").display()))
-        .arg(format!("--service-account-key-file={key}"))
-        .arg(format!("--service-account-signing-key-file={key}"))
-        .arg("--service-account-issuer=https://kubernetes.default.svc")
-        .arg("--service-cluster-ip-range=10.96.0.0/16,fd00:96::/112")
-        .args(["--authorization-mode=Node,RBAC", "--allow-privileged"])
-        .arg(format!("--audit-policy-file={}", folder.join("audit.yaml").display()))
-        .arg(format!("--audit-log-path={}", folder.join("audit.log").display()))
-        .args(flags);
-    start(command, &folder.join("api.log"))
+impl Launcher {
+    fn log(&self) -> PathBuf {
+        self.folder.join("api.log")
+    }
+
+    pub(super) fn start(&self) -> Process {
+        let file = |name: &str| self.folder.join(name).display().to_string();
+        let key = file("tokens.key");
+        let mut command = Command::new(tool("kube-apiserver"));
+        command
+            .arg(format!("--etcd-servers=http://127.0.0.1:{}", self.etcd_port))
+            .arg(format!("--cert-dir={}", file("certificates")))
+            .arg(format!("--secure-port={}", self.port))
+            .args(["--bind-address=127.0.0.1", "--advertise-address=192.0.2.1"])
+            .arg(format!("--token-auth-file={}", file("tokens.csv")))
+            .arg(format!("--service-account-key-file={key}"))
+            .arg(format!("--service-account-signing-key-file={key}"))
+            .arg("--service-account-issuer=https://kubernetes.default.svc")
+            .arg("--service-cluster-ip-range=10.96.0.0/16,fd00:96::/112")
+            .args(["--authorization-mode=Node,RBAC", "--allow-privileged"])
+            .arg(format!("--audit-policy-file={}", file("audit.yaml")))
+            .arg(format!("--audit-log-path={}", file("audit.log")))
+            .args(self.flags);
+        start(command, &self.log())
+    }
 }
 
-fn write_kubeconfig(path: &Path, port: u16, token: &str) {
+pub(super) fn write_kubeconfig(path: &Path, port: u16, token: &str) {
     let text = format!(
         r#"apiVersion: v1
 kind: Config

@@ -1,9 +1,11 @@
 //! What a service account may do, and what it has done.
 
 use std::collections::BTreeSet;
-use std::fmt;
+use std::{fmt, fs};
 
 use serde_json::Value;
+
+use crate::support::control_plane::ControlPlane;
 
 /// A right of its roles, or a request that needs one.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -65,8 +67,9 @@ pub(crate) fn granted(role: &Value) -> BTreeSet<Right> {
     rights
 }
 
-/// The requests of an audit log, and those that were refused for want of a right.
-pub(crate) fn requested(log: &str) -> (BTreeSet<Right>, BTreeSet<String>) {
+/// What service accounts have asked for, and what of it was refused for want of a right.
+pub(crate) fn requested(plane: &ControlPlane) -> (BTreeSet<Right>, BTreeSet<String>) {
+    let log = fs::read_to_string(plane.scratch.path().join("audit.log")).unwrap();
     let (mut requests, mut refused) = (BTreeSet::new(), BTreeSet::new());
     for line in log.lines() {
         let entry: Value = serde_json::from_str(line).unwrap();

@@ -2,7 +2,7 @@
 
 use super::decision::Decision;
 use super::world::{Timestamp, World};
-use super::{allocator, placement};
+use super::{allocator, placement, protection};
 
 /// All that the world needs now.
 #[must_use]
@@ -15,11 +15,13 @@ pub fn decide(world: &World, now: Timestamp) -> Decision {
             report.conditions.push(condition);
         }
     }
-    Decision {
+    let mut decision = Decision {
         routers: placement.routers,
         services: allocation.services,
         pools,
-        protected: allocation.protected,
+        protected: Some(allocation.protected),
         wake_at: allocation.wake_at.into_iter().chain(placement.wake_at).min(),
-    }
+    };
+    protection::guard(&mut decision, world);
+    decision
 }
