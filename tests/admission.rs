@@ -30,6 +30,7 @@ mod support {
 
 mod policies {
     mod agents;
+    mod kept;
     mod ranges;
     mod restarts;
     mod takers;

@@ -142,6 +142,8 @@ spec: {addresses: ["192.0.2.200-192.0.2.201"], routers: 1, reuseAfter: 1s}
     plane.kubectl(&["delete", "service", "web", "late"]);
     plane.until(&["get", "virtualrouters", "-o", "name"], "");
     plane.kubectl(&["delete", "ingresspool", "small"]);
+    let ranges = ["get", "configmap", "barevip-ranges", "-n", "barevip-system"];
+    plane.until(&[&ranges[..], &["-o", "jsonpath={.data.cidrs}"]].concat(), "");
 }
 
 /// The Deployment's pod, as Kubernetes would make it.
