@@ -8,8 +8,8 @@
 //! | 35 reject beats allow; the rest is allowed; index and value are said | `line_34_and_35_…`, `line_35_…`, `line_33_…` |
 //! | 36 override by a cluster-wide grant only | `line_36_…` |
 //! | 37 what stands unchanged blocks nothing; removal is free | `line_37_…` |
-//! | 38 the type can be changed away | `line_38_…` |
-//! | 39 the allocator passes, nobody with it | `line_39_…` |
+//! | 38 the type can be changed away | `line_38_…`, `line_38_and_39_…` |
+//! | 39 the allocator passes, nobody with it | `line_39_…`, `line_38_and_39_…` |
 //! | 40 a status is not for users; without the policy the entry decides | `line_40_…` |
 //!
 //! Kubernetes has no allow rules for externalIPs, and barevip adds none ("no rules = none" of 35

@@ -132,10 +132,10 @@ fn line_36_a_cluster_wide_grant_overrides_and_one_in_a_namespace_does_not() {
     assert_denied(assign_it(), "status.loadBalancer.ingress[0].ip: \"192.0.2.201\"");
 
     guarded.0.apply(&grant("use", "ClusterRoleBinding"));
-    until("the grant opens externalIPs", || use_it());
+    until("the grant opens externalIPs", use_it);
     assert_denied(assign_it(), "status.loadBalancer.ingress[0].ip: \"192.0.2.201\"");
     guarded.0.apply(&grant("assign", "ClusterRoleBinding"));
-    until("the grant opens the status", || assign_it());
+    until("the grant opens the status", assign_it);
 }
 
 #[test]

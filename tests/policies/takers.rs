@@ -112,6 +112,37 @@ fn line_39_the_allocators_writes_pass_and_no_other_accounts_of_its_namespace() {
     assert_denied(written, "status.loadBalancer.ingress[1].ip: \"192.0.2.201\"");
 }
 
+/// What the mirror into `spec.externalIPs` needs besides.
+const MIRROR: &str = "
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {name: mirror}
+rules:
+- {apiGroups: [''], resources: [services], verbs: [patch]}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: mirror}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: mirror}
+subjects:
+- {kind: ServiceAccount, name: barevip-controller, namespace: barevip-system}
+";
+
+#[test]
+fn line_38_and_39_the_mirror_passes_and_goes_with_the_type() {
+    let guarded = Guarded::start();
+    guarded.0.apply(POOLS);
+    guarded.0.apply(MIRROR);
+    let _controller = guarded.controller_with(&["--mirror-external-ips=true"]);
+    until_protection(&guarded, "open", "Protected");
+    guarded.until_protected("192.0.2.200");
+    guarded.create(&balanced("default", "web", &json!({}))).unwrap();
+    let external = ["get", "service", "web", "-o", "jsonpath={.spec.externalIPs[*]}"];
+    guarded.0.until(&external, "192.0.2.200");
+    guarded.patch("web", &json!({"spec": {"type": "ClusterIP"}})).unwrap();
+    guarded.0.until(&external, "");
+}
+
 #[test]
 fn line_40_without_the_policy_the_entry_decides_and_the_pool_says_so() {
     let guarded = Guarded::start();

@@ -99,9 +99,15 @@ impl Guarded {
 
     /// The controller, with its service account's token.
     pub(crate) fn controller(&self) -> Process {
+        self.controller_with(&[])
+    }
+
+    /// The same with further flags.
+    pub(crate) fn controller_with(&self, flags: &[&str]) -> Process {
         let mut command = Command::new(env!("CARGO_BIN_EXE_barevip"));
         command
             .args(["controller", "--lease-duration", "2s", "--retry-period", "200ms"])
+            .args(flags)
             .env("KUBECONFIG", self.0.kubeconfig_as("barevip-controller"))
             .stdout(Stdio::null());
         Process::start(command).unwrap()
