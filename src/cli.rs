@@ -115,17 +115,19 @@ Example:
     Controller(ControllerFlags),
     /// Print the Kubernetes manifests
     ///
-    /// Prints what deploy/ holds, for kubectl apply -f -.
+    /// Prints what deploy/ holds, for kubectl apply -f -: all of it in the order of installation,
+    /// or one part.
     #[command(
         verbatim_doc_comment,
         after_help = "\
-Example:
-  barevip manifests crds | kubectl apply --server-side -f -"
+Examples:
+  barevip manifests | kubectl apply --server-side -f -
+  barevip manifests policies | kubectl diff -f -"
     )]
     Manifests {
-        /// Which ones
-        #[arg(value_enum, default_value_t = Manifests::Crds)]
-        which: Manifests,
+        /// Which part [default: all]
+        #[arg(value_enum)]
+        part: Option<Manifests>,
     },
     /// Check a configuration file
     ///
@@ -222,11 +224,15 @@ mod tests {
     }
 }
 
-/// Groups of Kubernetes manifests.
+/// Parts of the Kubernetes manifests, in the order of installation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Manifests {
     /// The custom resource definitions
     Crds,
+    /// The admission policies that keep users from others' addresses
+    Policies,
+    /// The controller, its namespace and its rights
+    Controller,
 }
 
 /// How the controller runs.

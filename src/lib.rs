@@ -61,6 +61,7 @@ pub mod engine {
         pub mod election;
         mod hash;
         pub mod placement;
+        pub mod protection;
         mod standing;
         mod vrids;
         pub mod world;
@@ -114,6 +115,7 @@ pub mod io {
         mod follow;
         pub mod lease;
         pub mod pool_status;
+        pub mod protection;
         pub mod reading;
         pub mod resources;
         pub mod watch;

@@ -7,7 +7,7 @@ use barevip::app;
 use barevip::cli::{Cli, Command, LogFormat, LogLevel, LogOptions, Manifests, OutputFormat};
 use barevip::config::Rejected;
 use barevip::engine::cluster::election::Timing;
-use clap::Parser;
+use clap::{Parser, ValueEnum};
 use tracing::level_filters::LevelFilter;
 use tracing_subscriber::fmt::format::debug_fn;
 
@@ -40,7 +40,7 @@ fn dispatch(command: Command) -> anyhow::Result<()> {
                 relist: flags.relist_period,
             })
         }
-        Command::Manifests { which: Manifests::Crds } => app::manifests::print_crds(&mut out),
+        Command::Manifests { part } => print_manifests(part, &mut out),
         Command::Check { config } => app::check::run(&config, &mut out),
         Command::Status { socket, output } => {
             app::status::run(socket.as_deref(), output == OutputFormat::Json, &mut out)
@@ -48,6 +48,18 @@ fn dispatch(command: Command) -> anyhow::Result<()> {
         Command::Cleanup(target) => app::cleanup::run(target.config.as_deref(), &mut out),
         Command::Demo => app::demo::run(),
     }
+}
+
+fn print_manifests(part: Option<Manifests>, out: &mut impl Write) -> anyhow::Result<()> {
+    let all = Manifests::value_variants();
+    for part in part.as_ref().map_or(all, std::slice::from_ref) {
+        match part {
+            Manifests::Crds => app::manifests::print_crds(out)?,
+            Manifests::Policies => app::manifests::print_policies(out)?,
+            Manifests::Controller => app::manifests::print_controller(out)?,
+        }
+    }
+    Ok(())
 }
 
 /// Sentences on standard error, or JSON lines.

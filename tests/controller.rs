@@ -34,7 +34,7 @@ const LEASE_SECONDS: &str = "2s";
 fn cluster() -> ControlPlane {
     let plane = ControlPlane::start();
     let definitions =
-        Command::new(env!("CARGO_BIN_EXE_barevip")).arg("manifests").output().unwrap();
+        Command::new(env!("CARGO_BIN_EXE_barevip")).args(["manifests", "crds"]).output().unwrap();
     assert!(definitions.status.success());
     plane.apply(&String::from_utf8(definitions.stdout).unwrap());
     plane.kubectl(&["wait", "--for=condition=Established", "crd", "--all"]);

@@ -1,17 +1,183 @@
-//! The committed manifests are what the program prints.
+//! The committed manifests are what the program prints, and what a cluster needs: no more rights
+//! than the controller uses, and a pod as restricted as Kubernetes can make one.
 
 #![cfg(test)]
 
+use std::collections::BTreeSet;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
+
+use barevip::cli::Cli;
+use barevip::io::lab::process::Process;
+use clap::Parser;
+use nix::sys::signal::Signal;
+use serde_json::{Value, json};
+
+use crate::support::control_plane::ControlPlane;
+use crate::support::netns::patience::{unless, until};
+use crate::support::rights::{Right, granted, requested, unused};
+
+mod support {
+    pub(crate) mod accounts;
+    pub(crate) mod control_plane;
+    pub(crate) mod netns {
+        pub(crate) mod patience;
+    }
+    pub(crate) mod rights;
+    pub(crate) mod scratch;
+}
+
+/// What `barevip manifests` prints.
+fn printed(part: &[&str]) -> String {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_barevip"));
+    let output = command.arg("manifests").args(part).output().unwrap();
+    assert!(output.status.success());
+    String::from_utf8(output.stdout).unwrap()
+}
+
+fn committed(part: &str) -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("deploy").join(part);
+    std::fs::read_to_string(path.with_extension("yaml")).unwrap()
+}
 
 #[test]
 fn custom_resource_definitions_under_deploy_are_the_generated_ones() {
-    let generated = Command::new(env!("CARGO_BIN_EXE_barevip")).arg("manifests").output().unwrap();
-    let committed = Path::new(env!("CARGO_MANIFEST_DIR")).join("deploy/crds.yaml");
     assert_eq!(
-        std::fs::read_to_string(committed).unwrap(),
-        String::from_utf8(generated.stdout).unwrap(),
-        "renew it: cargo run -- manifests > deploy/crds.yaml"
+        committed("crds"),
+        printed(&["crds"]),
+        "renew it: cargo run -- manifests crds > deploy/crds.yaml"
     );
+}
+
+#[test]
+fn without_a_part_all_are_printed_in_the_order_of_installation() {
+    let parts = ["crds", "policies", "controller"];
+    for part in parts {
+        assert_eq!(committed(part), printed(&[part]), "{part}");
+    }
+    assert_eq!(printed(&[]), parts.map(committed).concat());
+}
+
+/// The controller's roles, as the API server has them.
+fn roles(plane: &ControlPlane) -> BTreeSet<Right> {
+    let read = |arguments: &[&str]| {
+        let role = plane.kubectl(&[arguments, &["barevip-controller", "-o", "json"]].concat());
+        granted(&serde_json::from_str(&role).unwrap())
+    };
+    let mut rights = read(&["get", "clusterrole"]);
+    rights.extend(read(&["get", "role", "-n", "barevip-system"]));
+    rights
+}
+
+fn installed() -> ControlPlane {
+    let plane = ControlPlane::start();
+    plane.apply(&printed(&[]));
+    plane.kubectl(&["wait", "--for=condition=Established", "crd", "--all"]);
+    plane
+}
+
+#[test]
+fn the_controller_uses_all_of_its_rights_and_needs_no_others() {
+    let plane = installed();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_barevip"));
+    command
+        .args(["controller", "--lease-duration", "2s", "--retry-period", "200ms"])
+        .env("KUBECONFIG", plane.kubeconfig_as("barevip-controller"))
+        .stdout(Stdio::null());
+    let mut controller = Process::start(command).unwrap();
+    live(&plane);
+    controller.signal(Signal::SIGTERM).unwrap();
+    assert!(controller.wait().unwrap().success(), "a stop is clean");
+
+    let (requests, refused) = requested(&plane);
+    assert_eq!(refused, BTreeSet::new(), "rights that it lacks");
+    let mut rights = roles(&plane);
+    // Nothing that is asked for: the admission policy looks whether it has it.
+    let assign = Right {
+        namespace: String::new(),
+        group: "barevip.io".to_owned(),
+        resource: "ingressaddresses".to_owned(),
+        verb: "assign".to_owned(),
+        name: String::new(),
+    };
+    assert!(rights.remove(&assign), "the allocator may assign addresses");
+    assert_eq!(unused(&rights, &requests), Vec::<String>::new(), "rights that it never used");
+}
+
+const INGRESS: &str = "jsonpath={.status.loadBalancer.ingress[*].ip}";
+const REASON: &str = "jsonpath={.status.conditions[?(@.type==\"barevip.io/Allocated\")].reason}";
+
+/// All that happens to a controller in its life.
+fn live(plane: &ControlPlane) {
+    let service = |name: &str, path: &str, expected: &str| {
+        plane.until(&["get", "service", name, "-o", path], expected);
+    };
+    let ask = |name: &str, address: &str| {
+        let annotation = format!("barevip.io/addresses={address}");
+        plane.kubectl(&["annotate", "service", name, "--overwrite", &annotation]);
+        let message = "jsonpath={.status.conditions[*].message}";
+        let said = || plane.kubectl(&["get", "service", name, "-o", message]);
+        let is_refused = || said().contains(&format!("{address} was asked for and not given"));
+        until("the request is refused", || unless(is_refused(), said));
+    };
+    plane.apply(
+        r#"
+apiVersion: barevip.io/v1alpha1
+kind: IngressPool
+metadata: {name: small}
+spec: {addresses: ["192.0.2.200-192.0.2.201"], routers: 1, reuseAfter: 1s}
+"#,
+    );
+    for (name, address) in [("web", "192.0.2.200"), ("mail", "192.0.2.201")] {
+        plane.kubectl(&["create", "service", "loadbalancer", name, "--tcp=80:80"]);
+        service(name, INGRESS, address);
+    }
+    plane.kubectl(&["create", "service", "loadbalancer", "late", "--tcp=80:80"]);
+    service("late", REASON, "RangeFull");
+    // The second event of a kind on one Service goes into the first one's series.
+    ask("web", "192.0.2.201");
+    ask("web", "192.0.2.99");
+    plane.kubectl(&["patch", "service", "mail", "-p", r#"{"spec":{"type":"ClusterIP"}}"#]);
+    service("late", INGRESS, "192.0.2.201");
+    plane.kubectl(&["delete", "service", "web", "late"]);
+    plane.until(&["get", "virtualrouters", "-o", "name"], "");
+    plane.kubectl(&["delete", "ingresspool", "small"]);
+    let ranges = ["get", "configmap", "barevip-ranges", "-n", "barevip-system"];
+    plane.until(&[&ranges[..], &["-o", "jsonpath={.data.cidrs}"]].concat(), "");
+}
+
+/// The Deployment's pod, as Kubernetes would make it.
+fn pod(plane: &ControlPlane) -> Value {
+    let path = ["get", "deployment", "barevip-controller", "-n", "barevip-system", "-o", "json"];
+    let deployment: Value = serde_json::from_str(&plane.kubectl(&path)).unwrap();
+    json!({
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "controller", "namespace": "barevip-system"},
+        "spec": deployment["spec"]["template"]["spec"],
+    })
+}
+
+#[test]
+fn the_controllers_pod_is_admitted_where_only_restricted_pods_are() {
+    let plane = installed();
+    let mut pod = pod(&plane);
+    let create = |pod: &Value| {
+        plane.try_kubectl(&["create", "--dry-run=server", "-f", "-"], Some(&pod.to_string()))
+    };
+    create(&pod).unwrap();
+    pod["spec"]["hostNetwork"] = json!(true);
+    let refused = create(&pod).unwrap_err();
+    assert!(refused.contains("violates PodSecurity \"restricted"), "{refused}");
+}
+
+#[test]
+fn the_controllers_command_is_one_that_the_program_understands() {
+    let text = committed("controller");
+    let lines = text.lines().map(str::trim).skip_while(|line| *line != "args:").skip(1);
+    let words = lines.take_while(|line| !line.ends_with(':'));
+    let words: Vec<&str> = words.filter_map(|line| line.strip_prefix("- ")).collect();
+    Cli::try_parse_from(["barevip"].iter().chain(&words)).unwrap();
+    let image = format!("image: barevip:{}", env!("CARGO_PKG_VERSION"));
+    assert!(text.contains(&image), "the image is this version's: {image}");
 }

@@ -37,6 +37,7 @@ use crate::io::kubernetes::client::connect;
 use crate::io::kubernetes::event::Events;
 use crate::io::kubernetes::lease::{Contender, Leadership};
 use crate::io::kubernetes::pool_status::pool_status;
+use crate::io::kubernetes::protection::Keeper;
 use crate::io::kubernetes::watch::{Change, Watches};
 use crate::io::kubernetes::write::Writer;
 
@@ -95,6 +96,7 @@ async fn serve(options: &Options) -> anyhow::Result<()> {
         unmirrored: BTreeSet::new(),
         events: Events::start(client.clone(), &identity),
         watches: Watches::start(&client, options.relist),
+        keeper: Keeper::start(&client, &options.namespace),
         questions,
         metrics: Metrics::new(),
         reports: BTreeMap::new(),
@@ -112,6 +114,7 @@ async fn serve(options: &Options) -> anyhow::Result<()> {
     };
     // What was written as leader ends before another may lead.
     controller.queue.drain().await;
+    controller.keeper.stop().await;
     drop(stop);
     contending.await.context("the lease's task ended by a panic")?;
     ended
@@ -132,6 +135,8 @@ struct Controller {
     unmirrored: BTreeSet<Uid>,
     events: Events,
     watches: Watches,
+    /// Of the ranges that admission protects.
+    keeper: Keeper,
     questions: Questions,
     metrics: Metrics,
     /// What was decided of the pools last.
@@ -162,6 +167,9 @@ impl Controller {
                 question = self.questions.next() => {
                     self.answer(question);
                     continue;
+                }
+                () = self.keeper.changed() => {
+                    self.cache.world.protection = self.keeper.known();
                 }
                 () = sleep_until(self.resync_at) => self.resync_at = Instant::now() + RESYNC,
             }
@@ -210,6 +218,9 @@ impl Controller {
 
     /// Claims first; a Service's status is decided only once the world shows its claim.
     fn write(&mut self, decision: Decision) {
+        if let Some(ranges) = decision.protected {
+            self.keeper.want(ranges);
+        }
         for (name, change) in decision.routers {
             let version = self.cache.router_version(&name);
             let write = Write::Router { name: Arc::clone(&name), change: change.clone(), version };

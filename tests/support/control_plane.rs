@@ -1,5 +1,6 @@
 //! A real API server with its etcd, on free ports of the loopback, for one test.
 
+#[allow(dead_code, reason = "not every test restores a backup")]
 mod etcd;
 
 use std::cell::RefCell;
@@ -17,50 +18,69 @@ use crate::support::scratch::Scratch;
 
 /// A running API server and etcd. They end with it, after a panic too.
 pub(crate) struct ControlPlane {
-    scratch: Scratch,
-    ports: (u16, u16),
-    server: RefCell<Process>,
+    pub(super) scratch: Scratch,
+    pub(super) launcher: Launcher,
+    pub(super) server: RefCell<Process>,
+    #[allow(dead_code, reason = "not every test restores a backup")]
     etcd: Etcd,
+}
+
+/// How the API server is started.
+pub(super) struct Launcher {
+    folder: PathBuf,
+    etcd_port: u16,
+    pub(super) port: u16,
+    flags: &'static [&'static str],
 }
 
 impl ControlPlane {
     /// Starts both and waits until the API server is ready.
     pub(crate) fn start() -> Self {
+        Self::start_with(&[])
+    }
+
+    /// The same with further flags of the API server.
+    pub(crate) fn start_with(flags: &'static [&'static str]) -> Self {
         let scratch = Scratch::new();
-        let (clients, peers, api) = free_ports();
-        let etcd = Etcd::start(scratch.path(), clients, peers);
-        let server = start_server(scratch.path(), clients, api);
-        write_kubeconfig(scratch.path(), api);
-        let plane = Self { scratch, ports: (clients, api), server: RefCell::new(server), etcd };
-        plane.wait();
+        let (etcd_port, peers, port) = free_ports();
+        let etcd = Etcd::start(scratch.path(), etcd_port, peers);
+        make_tokens(scratch.path());
+        let launcher = Launcher { folder: scratch.path().to_owned(), etcd_port, port, flags };
+        let server = RefCell::new(launcher.start());
+        write_kubeconfig(&scratch.path().join("kubeconfig"), port, "admin");
+        let plane = Self { scratch, launcher, server, etcd };
+        plane.wait(|| {});
         plane
     }
 
-    fn wait(&self) {
-        let log = self.scratch.path().join("api.log");
-        let said = || fs::read_to_string(&log).unwrap_or_default();
-        let is_ready = || {
+    /// Waits until the API server is ready; meanwhile does this again and again.
+    pub(super) fn wait(&self, mut meanwhile: impl FnMut()) {
+        let said = || fs::read_to_string(self.launcher.log()).unwrap_or_default();
+        let mut is_ready = || {
             let ended = self.server.borrow_mut().ended().unwrap();
             assert!(ended.is_none(), "the API server has ended\n{}", said());
+            meanwhile();
             self.try_kubectl(&["get", "--raw", "/readyz"], None).is_ok()
         };
         until("the API server is ready", || unless(is_ready(), said));
     }
 
     /// A copy of all objects.
+    #[allow(dead_code, reason = "not every test restores a backup")]
     pub(crate) fn save(&self) -> Backup {
         self.etcd.save()
     }
 
     /// Restores a copy, as an operator does: the API server is stopped meanwhile.
+    #[allow(dead_code, reason = "not every test restores a backup")]
     pub(crate) fn restore(&self, backup: &Backup) {
         let mut server = self.server.borrow_mut();
         server.signal(Signal::SIGTERM).unwrap();
         server.wait().unwrap();
         self.etcd.restore(backup);
-        *server = start_server(self.scratch.path(), self.ports.0, self.ports.1);
+        *server = self.launcher.start();
         drop(server);
-        self.wait();
+        self.wait(|| {});
     }
 
     /// What a client needs: `KUBECONFIG`.
@@ -143,7 +163,18 @@ fn start(mut command: Command, log: &Path) -> Process {
     Process::start(command).unwrap()
 }
 
-fn start_server(folder: &Path, etcd: u16, port: u16) -> Process {
+/// One line for each answer that a service account got.
+const AUDIT: &str = "
+apiVersion: audit.k8s.io/v1
+kind: Policy
+omitStages: [RequestReceived]
+rules:
+- {level: Metadata, userGroups: ['system:serviceaccounts']}
+- {level: None}
+";
+
+/// What the API server knows its clients by.
+fn make_tokens(folder: &Path) {
     let made = Command::new("openssl")
         .args(["genrsa", "-out"])
         .arg(folder.join("tokens.key"))
@@ -152,33 +183,48 @@ fn start_server(folder: &Path, etcd: u16, port: u16) -> Process {
         .unwrap();
     assert!(made.status.success(), "openssl can't make a key");
     fs::write(folder.join("tokens.csv"), "admin,admin,admin,\"system:masters\"\n").unwrap();
-    let key = folder.join("tokens.key").display().to_string();
-    let mut command = Command::new(tool("kube-apiserver"));
-    command
-        .arg(format!("--etcd-servers=http://127.0.0.1:{etcd}"))
-        .arg(format!("--cert-dir={}", folder.join("certificates").display()))
-        .arg(format!("--secure-port={port}"))
-        .args(["--bind-address=127.0.0.1", "--advertise-address=192.0.2.1"])
-        .arg(format!("--token-auth-file={}", folder.join("tokens.csv").display()))
-        .arg(format!("--service-account-key-file={key}"))
-        .arg(format!("--service-account-signing-key-file={key}"))
-        .arg("--service-account-issuer=https://kubernetes.default.svc")
-        .arg("--service-cluster-ip-range=10.96.0.0/16,fd00:96::/112")
-        .args(["--authorization-mode=Node,RBAC", "--allow-privileged"]);
-    start(command, &folder.join("api.log"))
+    fs::write(folder.join("audit.yaml"), AUDIT).unwrap();
 }
 
-fn write_kubeconfig(folder: &Path, port: u16) {
-    // The server makes it.
-    let certificate = folder.join("certificates/apiserver.crt").display().to_string();
+impl Launcher {
+    fn log(&self) -> PathBuf {
+        self.folder.join("api.log")
+    }
+
+    pub(super) fn start(&self) -> Process {
+        let file = |name: &str| self.folder.join(name).display().to_string();
+        let key = file("tokens.key");
+        let mut command = Command::new(tool("kube-apiserver"));
+        command
+            .arg(format!("--etcd-servers=http://127.0.0.1:{}", self.etcd_port))
+            .arg(format!("--cert-dir={}", file("certificates")))
+            .arg(format!("--secure-port={}", self.port))
+            .args(["--bind-address=127.0.0.1", "--advertise-address=192.0.2.1"])
+            .arg(format!("--token-auth-file={}", file("tokens.csv")))
+            .arg(format!("--service-account-key-file={key}"))
+            .arg(format!("--service-account-signing-key-file={key}"))
+            .arg("--service-account-issuer=https://kubernetes.default.svc")
+            .arg("--service-cluster-ip-range=10.96.0.0/16,fd00:96::/112")
+            .args(["--authorization-mode=Node,RBAC", "--allow-privileged"])
+            .arg(format!("--audit-policy-file={}", file("audit.yaml")))
+            .arg(format!("--audit-log-path={}", file("audit.log")))
+            .args(self.flags);
+        start(command, &self.log())
+    }
+}
+
+/// Beside the certificate that the server makes for itself.
+pub(super) fn write_kubeconfig(path: &Path, port: u16, token: &str) {
+    let certificate = path.with_file_name("certificates").join("apiserver.crt");
+    let certificate = certificate.display();
     let text = format!(
         r#"apiVersion: v1
 kind: Config
 clusters: [{{name: test, cluster: {{server: "https://127.0.0.1:{port}", certificate-authority: "{certificate}"}}}}]
-users: [{{name: admin, user: {{token: admin}}}}]
-contexts: [{{name: test, context: {{cluster: test, user: admin}}}}]
+users: [{{name: test, user: {{token: "{token}"}}}}]
+contexts: [{{name: test, context: {{cluster: test, user: test}}}}]
 current-context: test
 "#
     );
-    fs::write(folder.join("kubeconfig"), text).unwrap();
+    fs::write(path, text).unwrap();
 }

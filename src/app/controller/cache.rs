@@ -60,7 +60,9 @@ impl Cache {
             ("announcers", &kinds.reports),
             ("servicecidrs", &kinds.service_ranges),
         ];
-        all.into_iter().filter(|(_, kind)| !kind.listed()).map(|(name, _)| name).collect()
+        let unlisted = all.into_iter().filter(|(_, kind)| !kind.listed()).map(|(name, _)| name);
+        let unguarded = self.world.protection.is_none().then_some("validatingadmissionpolicies");
+        unlisted.chain(unguarded).collect()
     }
 
     /// The version of a `VirtualRouter`, for preconditions.

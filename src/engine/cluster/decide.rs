@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::decision::Decision;
 use super::world::{Timestamp, World};
-use super::{allocator, placement};
+use super::{allocator, placement, protection};
 
 /// All that the world needs now.
 #[must_use]
@@ -18,12 +18,14 @@ pub fn decide(world: &World, now: Timestamp) -> Decision {
         }
     }
     let lacking = world.nodes.iter().filter(|(_, node)| !node.has_announcer);
-    Decision {
+    let mut decision = Decision {
         announcers: lacking.map(|(name, node)| (Arc::clone(name), node.uid.clone())).collect(),
         routers: placement.routers,
         services: allocation.services,
         pools,
-        protected: allocation.protected,
+        protected: Some(allocation.protected),
         wake_at: allocation.wake_at.into_iter().chain(placement.wake_at).min(),
-    }
+    };
+    protection::guard(&mut decision, world);
+    decision
 }

@@ -22,8 +22,8 @@ pub struct Decision {
     pub announcers: Vec<(Arc<str>, Uid)>,
     /// What every pool's status is to say.
     pub pools: BTreeMap<Arc<str>, PoolReport>,
-    /// The ranges of all pools, merged: what admission keeps users from.
-    pub protected: Vec<IpNet>,
+    /// What the ConfigMap of the protected ranges is to say, where it does not.
+    pub protected: Option<Vec<IpNet>>,
     /// When to decide again though nothing changes: a rest ends.
     pub wake_at: Option<Timestamp>,
 }

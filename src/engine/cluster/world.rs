@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use ipnet::IpNet;
 
+use super::protection::Protection;
 use crate::model::{AddressRange, Candidate, Family, Labels, Pool, Vrid};
 
 /// Uid of an object; a re-created namesake has another.
@@ -71,6 +72,8 @@ pub struct World {
     /// Claims of this leader that were never published: (address, Service). Such an address needs
     /// no rest.
     pub unpublished: BTreeSet<(IpAddr, Uid)>,
+    /// What keeps users from the pools' addresses; none: nobody cares.
+    pub protection: Option<Protection>,
     /// What applies to the whole cluster.
     pub settings: Settings,
 }
