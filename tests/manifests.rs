@@ -120,6 +120,8 @@ fn live(plane: &ControlPlane) {
         let is_refused = || said().contains(&format!("{address} was asked for and not given"));
         until("the request is refused", || unless(is_refused(), said));
     };
+    plane.apply("{apiVersion: v1, kind: Node, metadata: {name: a}}");
+    plane.until(&["get", "announcers", "-o", "name"], "announcer.barevip.io/a\n");
     plane.apply(
         r#"
 apiVersion: barevip.io/v1alpha1
