@@ -38,7 +38,7 @@ use crate::io::kubernetes::event::Events;
 use crate::io::kubernetes::lease::{Contender, Leadership};
 use crate::io::kubernetes::pool_status::pool_status;
 use crate::io::kubernetes::protection::Keeper;
-use crate::io::kubernetes::watch::{Change, Watches};
+use crate::io::kubernetes::watch::{Change, Trouble, Watches};
 use crate::io::kubernetes::write::Writer;
 
 /// Decided anew at least so often: it repairs what no event has told.
@@ -188,7 +188,7 @@ impl Controller {
     }
 
     fn take(&mut self, change: Change) {
-        if let Change::Trouble { kind, error } = &change {
+        if let Change::Trouble(Trouble { kind, error }) = &change {
             tracing::warn!(kind, error, "a watch failed; it is tried again");
             self.metrics.watch_failed(kind);
         }

@@ -137,7 +137,7 @@ impl Cache {
                     .take(delta, |name, taken| put(&mut self.taken_by_services, name, taken));
                 self.show_taken();
             }
-            Change::Trouble { .. } => {}
+            Change::Trouble(_) => {}
         }
     }
 

@@ -16,7 +16,7 @@ use serde::de::DeserializeOwned;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep, timeout};
 
-use super::watch::{Change, Delta, Listing, Seen};
+use super::watch::{Delta, Listing, Seen, Trouble};
 use crate::io::clock;
 
 /// The server ends a watch after so long; the next one goes on where it ended.
@@ -41,16 +41,16 @@ enum End {
     Failed(String),
 }
 
-/// Follows all objects of a kind.
-pub(super) struct Follower<K, V> {
+/// Follows all objects of a kind, and tells of it in messages `C`.
+pub(super) struct Follower<K, V, C> {
     kind: &'static str,
     api: Api<K>,
     /// What is kept of an object.
     see: Box<dyn Fn(K) -> Seen<V> + Send + Sync>,
-    change: fn(Delta<V>) -> Change,
+    change: fn(Delta<V>) -> C,
     /// About how often everything is listed.
     relist: Duration,
-    out: mpsc::Sender<Change>,
+    out: mpsc::Sender<C>,
     /// All up to this version is told.
     version: Arc<str>,
     /// After the next failure.
@@ -67,19 +67,20 @@ fn about(time: Duration) -> Duration {
     time * (800 + chance * 2 / 5) / 1_000
 }
 
-impl<K, V> Follower<K, V>
+impl<K, V, C> Follower<K, V, C>
 where
     K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + 'static,
     V: Send + 'static,
+    C: From<Trouble> + Send + 'static,
 {
     /// Keeps what `see` says of each object, and tells it as `change` says.
     pub(super) fn new(
         kind: &'static str,
         api: Api<K>,
         see: Box<dyn Fn(K) -> Seen<V> + Send + Sync>,
-        change: fn(Delta<V>) -> Change,
+        change: fn(Delta<V>) -> C,
         relist: Duration,
-        out: mpsc::Sender<Change>,
+        out: mpsc::Sender<C>,
     ) -> Self {
         Self { kind, api, see, change, relist, out, version: "".into(), pause: FIRST_PAUSE }
     }
@@ -195,7 +196,7 @@ where
     }
 
     async fn trouble(&mut self, error: String) -> Result<(), Unheard> {
-        self.out.send(Change::Trouble { kind: self.kind, error }).await.map_err(|_| Unheard)?;
+        self.out.send(Trouble { kind: self.kind, error }.into()).await.map_err(|_| Unheard)?;
         sleep(about(self.pause)).await;
         self.pause = (self.pause * 2).min(LONGEST_PAUSE);
         Ok(())

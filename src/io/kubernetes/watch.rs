@@ -84,13 +84,23 @@ pub enum Change {
     Announcers(Delta<Option<Report>>),
     /// To `ServiceCIDR`s.
     ServiceRanges(Delta<Taken>),
-    /// A watch of these objects failed; it goes on by itself.
-    Trouble {
-        /// The kind, in the plural.
-        kind: &'static str,
-        /// What went wrong.
-        error: String,
-    },
+    /// A watch failed.
+    Trouble(Trouble),
+}
+
+/// A watch of these objects failed; it goes on by itself.
+#[derive(Clone, Debug)]
+pub struct Trouble {
+    /// The kind, in the plural.
+    pub kind: &'static str,
+    /// What went wrong.
+    pub error: String,
+}
+
+impl From<Trouble> for Change {
+    fn from(trouble: Trouble) -> Self {
+        Self::Trouble(trouble)
+    }
 }
 
 /// All watches. Dropping it ends them.
