@@ -31,11 +31,13 @@ pub mod app {
     pub mod cleanup;
     pub mod controller;
     pub mod demo;
+    mod journal;
     pub mod manifests;
     pub mod node_loop;
     pub mod observed;
     pub mod standalone;
     pub mod status;
+    mod stop;
 }
 
 /// Decides: values in, values out.

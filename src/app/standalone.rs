@@ -3,26 +3,21 @@
 //! The engine has a thread of its own and never waits for anything here: signals, the event log,
 //! the status socket and the service manager share this thread.
 
-use std::future;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context, anyhow};
-use hyper::StatusCode;
-use tokio::signal::unix::{Signal, SignalKind, signal};
+use anyhow::Context;
 use tokio::time::{Instant, sleep_until};
-use tracing::field::display;
 
-use super::node_loop::{NodeHandle, Options, Remote};
-use super::observed::{News, Told};
-use super::status::{About, SOCKETS, State};
+use super::journal::log;
+use super::node_loop::{NodeHandle, Options};
+use super::status::{About, SOCKETS, State, answer};
+use super::stop::{STOP_LIMIT, Signals, at, hung_in_stop, stopped_at_once};
 use crate::config;
-use crate::engine::node::event::EventKind;
 use crate::engine::node::links::Instance;
 use crate::engine::node::node::Identity;
-use crate::io::clock::Moment;
-use crate::io::http::{Reply, Server};
+use crate::io::http::Server;
 use crate::io::service_manager::ServiceManager;
 use crate::model::Plan;
 
@@ -30,12 +25,6 @@ use crate::model::Plan;
 const HEARTBEAT: Duration = Duration::from_secs(5);
 /// How often until it is ready.
 const FIRST_HEARTBEATS: Duration = Duration::from_millis(50);
-/// A handover is over long before, and the engine gives up after 10 s by itself; one that is not
-/// done then hangs.
-const STOP_LIMIT: Duration = Duration::from_secs(12);
-
-/// A log line that is later than this says when it was true.
-const LAG: Duration = Duration::from_millis(100);
 
 /// Runs a configuration file; returns after a planned stop.
 ///
@@ -112,32 +101,6 @@ async fn serve(
         result = daemon.live(signals) => result,
         never = server.serve(move |path| answer(path, remote.clone(), Arc::clone(&known))) => {
             match never {}
-        }
-    }
-}
-
-/// The signals that mean "stop". A terminal that closes (SIGHUP) is a planned stop too.
-struct Signals {
-    terminate: Signal,
-    interrupt: Signal,
-    hang_up: Signal,
-}
-
-impl Signals {
-    fn listen() -> anyhow::Result<Self> {
-        let listen = |kind| signal(kind).context("signals can't be listened to");
-        Ok(Self {
-            terminate: listen(SignalKind::terminate())?,
-            interrupt: listen(SignalKind::interrupt())?,
-            hang_up: listen(SignalKind::hangup())?,
-        })
-    }
-
-    async fn next(&mut self) -> &'static str {
-        tokio::select! {
-            _ = self.terminate.recv() => "SIGTERM",
-            _ = self.interrupt.recv() => "SIGINT",
-            _ = self.hang_up.recv() => "SIGHUP",
         }
     }
 }
@@ -220,83 +183,5 @@ impl Daemon {
             Some(asked) => asked.min(HEARTBEAT),
             None => HEARTBEAT,
         }
-    }
-}
-
-fn stopped_at_once(name: &str) -> anyhow::Error {
-    anyhow!(
-        "{name} again: stopped at once; addresses that are still bound vanish by themselves in \
-         some seconds, or now with `barevip cleanup`"
-    )
-}
-
-fn hung_in_stop() -> anyhow::Error {
-    anyhow!(
-        "the handover did not end within {} s; addresses that are still bound vanish by \
-         themselves in some seconds, or now with `barevip cleanup`",
-        STOP_LIMIT.as_secs()
-    )
-}
-
-/// Waits for a deadline; for ever where there is none.
-async fn at(deadline: Option<Instant>) {
-    match deadline {
-        Some(deadline) => sleep_until(deadline).await,
-        None => future::pending().await,
-    }
-}
-
-/// The status socket: `/state` and `/healthz`.
-async fn answer(path: String, node: Remote, about: Arc<About>) -> Option<Reply> {
-    let as_json = match path.as_str() {
-        "/state" => true,
-        "/healthz" => false,
-        _ => return None,
-    };
-    Some(match node.status().await {
-        Err(error) => Reply::text(StatusCode::SERVICE_UNAVAILABLE, format!("{error:#}\n")),
-        Ok(_) if !as_json => Reply::text(StatusCode::OK, "ok\n"),
-        Ok(seen) => match serde_json::to_string(&State::of(&about, &seen)) {
-            Ok(json) => Reply::json(StatusCode::OK, json),
-            Err(error) => Reply::text(StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n")),
-        },
-    })
-}
-
-/// One sentence; with the time at which it was true where the log lags behind.
-fn log(told: &Told) {
-    let lag = Moment::read().wall().duration_since(told.at).unwrap_or_default();
-    let at = (lag > LAG).then(|| humantime::format_rfc3339_millis(told.at)).map(display);
-    let router = match &told.news {
-        News::Event(event) => event.router.as_deref(),
-        News::Trouble(_) => None,
-    };
-    if is_worrying(&told.news) {
-        tracing::warn!(router, at, "{}", told.news);
-    } else {
-        tracing::info!(router, at, "{}", told.news);
-    }
-}
-
-/// Whether a person should look at it.
-const fn is_worrying(news: &News) -> bool {
-    let event = match news {
-        News::Trouble(_) => return true,
-        News::Event(event) => &event.kind,
-    };
-    match event {
-        EventKind::LinkLost(_)
-        | EventKind::AddressLost { .. }
-        | EventKind::AddressExpired { .. }
-        | EventKind::Began(_)
-        | EventKind::Stalled { .. } => true,
-        EventKind::Released { unclaimed, .. } => *unclaimed > 0,
-        EventKind::BecameActive { .. }
-        | EventKind::Serving { .. }
-        | EventKind::BecameBackup { .. }
-        | EventKind::LeftElection { .. }
-        | EventKind::LinkBack { .. }
-        | EventKind::Ended(_)
-        | EventKind::Slept { .. } => false,
     }
 }

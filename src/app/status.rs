@@ -7,9 +7,11 @@ use anyhow::{Context, bail};
 
 use crate::io::http::{self, AskError};
 
+mod page;
 pub mod state;
 mod text;
 
+pub use page::answer;
 pub use state::{About, State};
 pub use text::write as write_text;
 

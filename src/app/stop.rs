@@ -1,0 +1,61 @@
+//! A planned stop: the signals that ask for one, and how long it may take.
+
+use std::future;
+use std::time::Duration;
+
+use anyhow::{Context, anyhow};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::time::{Instant, sleep_until};
+
+/// A handover is over long before, and the engine gives up after 10 s by itself; one that is not
+/// done then hangs.
+pub(super) const STOP_LIMIT: Duration = Duration::from_secs(12);
+
+/// The signals that mean "stop". A terminal that closes (SIGHUP) is a planned stop too.
+pub(super) struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+    hang_up: Signal,
+}
+
+impl Signals {
+    pub(super) fn listen() -> anyhow::Result<Self> {
+        let listen = |kind| signal(kind).context("signals can't be listened to");
+        Ok(Self {
+            terminate: listen(SignalKind::terminate())?,
+            interrupt: listen(SignalKind::interrupt())?,
+            hang_up: listen(SignalKind::hangup())?,
+        })
+    }
+
+    pub(super) async fn next(&mut self) -> &'static str {
+        tokio::select! {
+            _ = self.terminate.recv() => "SIGTERM",
+            _ = self.interrupt.recv() => "SIGINT",
+            _ = self.hang_up.recv() => "SIGHUP",
+        }
+    }
+}
+
+pub(super) fn stopped_at_once(name: &str) -> anyhow::Error {
+    anyhow!(
+        "{name} again: stopped at once; addresses that are still bound vanish by themselves in \
+         some seconds, or now with `barevip cleanup`"
+    )
+}
+
+pub(super) fn hung_in_stop() -> anyhow::Error {
+    anyhow!(
+        "the handover did not end within {} s; addresses that are still bound vanish by \
+         themselves in some seconds, or now with `barevip cleanup`",
+        STOP_LIMIT.as_secs()
+    )
+}
+
+/// Waits for a deadline; for ever where there is none.
+pub(super) async fn at(deadline: Option<Instant>) {
+    match deadline {
+        Some(deadline) => sleep_until(deadline).await,
+        None => future::pending().await,
+    }
+}
