@@ -59,6 +59,7 @@ pub mod engine {
         pub mod decide;
         pub mod decision;
         pub mod election;
+        mod evenness;
         mod hash;
         pub mod placement;
         pub mod protection;

@@ -4,6 +4,7 @@
 #![cfg(test)]
 
 mod placement {
+    mod evenness;
     mod random;
 }
 
@@ -100,6 +101,7 @@ fn wanted_claim(number: u8, claim: Claim) -> (Arc<str>, RouterClaims) {
 
 /// Carries out what placement wants, as the API server would.
 fn apply(world: &mut World, placement: Placement) {
+    world.memory = placement.memory;
     for (name, change) in placement.routers {
         match change {
             RouterChange::Create(spec) => {
@@ -415,8 +417,8 @@ fn vrids_are_hashed_unique_and_never_a_strangers() {
     all.insert("web-v6-1".into(), six);
 
     let placement = place(&world, all.clone(), NOW);
-    let (kind, condition) = &placement.conditions["web"];
-    assert_eq!((*kind, condition.met), (PLACED, false));
+    let condition = &placement.conditions[&("web".into(), PLACED)];
+    assert!(!condition.met);
     assert!(condition.message.contains("10-13") && condition.message.contains("IPv4"));
     settle(&mut world, &all);
     let vrids: BTreeSet<u8> = (1..=3).map(|number| spec(&world, number).vrid.get()).collect();

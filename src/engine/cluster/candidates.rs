@@ -20,15 +20,15 @@ const DOMAIN: &str = "topology.kubernetes.io/zone";
 
 /// The nodes that may announce a pool's addresses of one family.
 pub(super) struct Site<'a> {
-    nodes: BTreeMap<&'a str, Seat<'a>>,
+    pub(super) nodes: BTreeMap<&'a str, Seat<'a>>,
     /// How many candidates each domain may have.
-    limits: BTreeMap<&'a str, usize>,
+    pub(super) limits: BTreeMap<&'a str, usize>,
 }
 
 /// What matters of one of them.
-struct Seat<'a> {
-    domain: &'a str,
-    is_preferred: bool,
+pub(super) struct Seat<'a> {
+    pub(super) domain: &'a str,
+    pub(super) is_preferred: bool,
     /// Has a link that can carry every address.
     has_link: bool,
     /// Has reported within [`REPLACED_AFTER`].
@@ -38,7 +38,7 @@ struct Seat<'a> {
 }
 
 impl Seat<'_> {
-    const fn can_serve(&self) -> bool {
+    pub(super) const fn can_serve(&self) -> bool {
         self.has_link && self.is_heard
     }
 }
@@ -59,12 +59,12 @@ impl<'a> Firsts<'a> {
         firsts
     }
 
-    fn of(&self, node: &str) -> usize {
+    pub(super) fn of(&self, node: &str) -> usize {
         self.0.get(node).copied().unwrap_or(0)
     }
 
     /// A router that preferred `before` prefers `after`.
-    fn change(&mut self, before: Option<&'a str>, after: Option<&'a str>) {
+    pub(super) fn change(&mut self, before: Option<&str>, after: Option<&'a str>) {
         if let Some(count) = before.and_then(|node| self.0.get_mut(node)) {
             *count = count.saturating_sub(1);
         }
@@ -151,6 +151,20 @@ impl<'a> Site<'a> {
             seat.is_some_and(|seat| seat.has_link && seat.is_heard_of_late)
         })
     }
+}
+
+/// Two candidates change places.
+pub(super) fn swap(candidates: &mut [Candidate], one: &str, other: &str) {
+    let priority_of = |node| candidates.iter().find(|c| c.node == node).map(|c| c.priority);
+    let (Some(first), Some(second)) = (priority_of(one), priority_of(other)) else { return };
+    for candidate in candidates.iter_mut() {
+        match &*candidate.node {
+            node if node == one => candidate.priority = second,
+            node if node == other => candidate.priority = first,
+            _ => {}
+        }
+    }
+    candidates.sort_by_key(|candidate| Reverse(candidate.priority));
 }
 
 /// Whether one of a node's links can carry all of a pool's ranges of a family.

@@ -8,7 +8,7 @@ use super::candidates::{Firsts, Site, first};
 use super::decision::{RouterChange, RouterClaims};
 use super::standing::Standing;
 use super::vrids::Vrids;
-use super::world::{Claim, Condition, RouterObject, RouterSpec, Timestamp, World};
+use super::world::{Claim, Condition, Memory, RouterObject, RouterSpec, Timestamp, World};
 use crate::model::range::number;
 use crate::model::{Family, Pool};
 
@@ -20,10 +20,12 @@ pub const PLACED: &str = "Placed";
 pub struct Placement {
     /// The writes that it needs, by the router's name.
     pub routers: BTreeMap<Arc<str>, RouterChange>,
-    /// What keeps addresses of a pool from being served, by the pool's name: `(type, condition)`.
-    pub conditions: BTreeMap<Arc<str>, (&'static str, Condition)>,
+    /// What keeps addresses of a pool from being served, by the pool's name and the type.
+    pub conditions: BTreeMap<(Arc<str>, &'static str), Condition>,
     /// When to place again though nothing changes: somebody has been silent for long enough.
     pub wake_at: Option<Timestamp>,
+    /// What the next round is to find in the world.
+    pub memory: Memory,
 }
 
 /// The name of the router that `address` lives in while it is free.
@@ -41,123 +43,160 @@ pub fn home(pool_name: &str, pool: &Pool, address: IpAddr) -> Arc<str> {
 /// A router that is not wanted but still claims something stays as it is.
 #[must_use]
 pub fn place(world: &World, wanted: BTreeMap<Arc<str>, RouterClaims>, now: Timestamp) -> Placement {
-    let mut placement = Placement::default();
     let mut architect = Architect::new(world, now);
-    let (standing, new): (BTreeMap<_, _>, BTreeMap<_, _>) =
+    let (known, new): (BTreeMap<_, _>, BTreeMap<_, _>) =
         wanted.into_iter().partition(|(name, _)| world.routers.contains_key(name));
+    let mut plans = BTreeMap::new();
     for (name, object) in &world.routers {
         let is_left_over = object.spec.claims.is_empty();
-        let claims = match standing.get(name) {
+        let claims = match known.get(name) {
             Some(router) => router.claims.clone(),
             None if is_left_over => BTreeMap::new(),
             None => continue,
         };
-        let standing = Standing::new(world, name, object, now);
-        placement.wake_at = placement.wake_at.into_iter().chain(standing.wake_at()).min();
-        if let Some(change) = architect.alter(name, object, claims, &standing) {
-            placement.routers.insert(Arc::clone(name), change);
-        }
+        plans.insert(&**name, architect.plan(name, object, claims));
     }
+    let mut placement = Placement::default();
     for (name, router) in new {
-        let Some(Ok(pool)) = world.pools.get(&router.pool).map(|object| &object.pool) else {
-            continue;
-        };
-        if router.claims.is_empty() {
-            continue;
-        }
-        let family = router.family;
-        match architect.build(&name, pool, &router) {
-            Some(spec) => {
-                placement.routers.insert(name, RouterChange::Create(spec));
-            }
-            None => {
-                placement.conditions.insert(router.pool, (PLACED, no_vrid_free(pool, family)));
-            }
+        if let Some(change) = architect.build(&name, &router) {
+            placement.routers.insert(name, change);
         }
     }
-    placement
+    architect.even_out(&mut plans);
+    for (name, plan) in plans {
+        if let Some(change) = plan.change() {
+            placement.routers.insert(name.into(), change);
+        }
+    }
+    let Architect { memory, conditions, wake_at, .. } = architect;
+    Placement { conditions, wake_at, memory, ..placement }
 }
 
-/// What is looked up for many routers while they are placed.
-struct Architect<'a> {
-    world: &'a World,
-    now: Timestamp,
+/// What is looked up for many routers while they are placed, and what becomes of it.
+pub(super) struct Architect<'a> {
+    pub(super) world: &'a World,
+    pub(super) now: Timestamp,
     sites: BTreeMap<(Arc<str>, Family), Site<'a>>,
-    firsts: Firsts<'a>,
+    pub(super) firsts: Firsts<'a>,
     vrids: Vrids,
+    pub(super) memory: Memory,
+    conditions: BTreeMap<(Arc<str>, &'static str), Condition>,
+    wake_at: Option<Timestamp>,
+}
+
+/// What is to become of one existing router.
+pub(super) struct Plan<'a> {
+    object: &'a RouterObject,
+    pub(super) standing: Standing<'a>,
+    /// What it is to say.
+    pub(super) spec: RouterSpec,
+}
+
+impl Plan<'_> {
+    /// Whether its candidates may change places now.
+    pub(super) fn may_be_evened(&self) -> bool {
+        !self.spec.claims.is_empty() && self.spec.takeover.is_none()
+    }
+
+    /// The write that it needs. It is retired once it is empty and nobody serves anything of it.
+    fn change(self) -> Option<RouterChange> {
+        let Self { object, standing, spec } = self;
+        let (uid, generation) = (object.uid.clone(), object.generation);
+        if spec != object.spec {
+            return Some(RouterChange::Update { uid, generation, spec });
+        }
+        (spec.claims.is_empty() && standing.is_retired())
+            .then_some(RouterChange::Delete { uid, generation })
+    }
 }
 
 impl<'a> Architect<'a> {
     fn new(world: &'a World, now: Timestamp) -> Self {
-        let (firsts, vrids) = (Firsts::new(world), Vrids::new(world));
-        Self { world, now, sites: BTreeMap::new(), firsts, vrids }
+        Self {
+            world,
+            now,
+            sites: BTreeMap::new(),
+            firsts: Firsts::new(world),
+            vrids: Vrids::new(world),
+            memory: world.memory.clone(),
+            conditions: BTreeMap::new(),
+            wake_at: None,
+        }
+    }
+
+    /// To be called again at this time.
+    pub(super) fn wake(&mut self, at: Timestamp) {
+        self.wake_at = self.wake_at.into_iter().chain([at]).min();
+    }
+
+    fn pool(&self, name: &str) -> Option<&'a Pool> {
+        self.world.pools.get(name)?.pool.as_ref().ok()
+    }
+
+    /// Who may announce a router of this pool and family; `None` without the pool: nobody can say.
+    pub(super) fn site(&mut self, pool: &Arc<str>, family: Family) -> Option<&Site<'a>> {
+        let (world, now, of) = (self.world, self.now, self.pool(pool)?);
+        let key = (Arc::clone(pool), family);
+        Some(self.sites.entry(key).or_insert_with(|| Site::new(world, of, family, now)))
     }
 
     /// A router that there is none of yet. Its first candidate is asked to take over, so that its
-    /// first Service need not wait for a down interval. `None` when no VRID is free.
-    fn build(&mut self, name: &str, pool: &Pool, router: &RouterClaims) -> Option<RouterSpec> {
-        let family = router.family;
-        let vrid = self.vrids.take(&pool.vrids, family, &self.world.settings.cluster, name)?;
-        let (world, now) = (self.world, self.now);
-        let site = self
-            .sites
-            .entry((Arc::clone(&router.pool), family))
-            .or_insert_with(|| Site::new(world, pool, family, now));
-        let candidates = site.choose(name, &mut self.firsts);
-        Some(RouterSpec {
+    /// first Service need not wait for a down interval. `None` when it is not wanted, or no VRID
+    /// is free.
+    fn build(&mut self, name: &str, router: &RouterClaims) -> Option<RouterChange> {
+        let (pool, family) = (self.pool(&router.pool)?, router.family);
+        if router.claims.is_empty() {
+            return None;
+        }
+        let Some(vrid) = self.vrids.take(&pool.vrids, family, &self.world.settings.cluster, name)
+        else {
+            let key = (Arc::clone(&router.pool), PLACED);
+            self.conditions.insert(key, no_vrid_free(pool, family));
+            return None;
+        };
+        let mut firsts = std::mem::take(&mut self.firsts);
+        let candidates = self.site(&router.pool, family)?.choose(name, &mut firsts);
+        self.firsts = firsts;
+        Some(RouterChange::Create(RouterSpec {
             pool: Arc::clone(&router.pool),
             family,
             vrid,
             claims: router.claims.clone(),
             takeover: first(&candidates).map(Into::into),
             candidates,
-        })
+        }))
     }
 
-    /// What an existing router needs: it is altered, or retired once it is empty and nobody serves
-    /// anything of it.
-    fn alter(
+    /// What an existing router needs.
+    fn plan(
         &mut self,
         name: &str,
         object: &'a RouterObject,
         mut claims: BTreeMap<IpAddr, Claim>,
-        standing: &Standing<'_>,
-    ) -> Option<RouterChange> {
-        let RouterObject { uid, generation, spec: old } = object;
-        confirm(&mut claims, &old.claims, standing.is_settled());
-        let mut spec = RouterSpec { claims, ..old.clone() };
-        if spec.claims.is_empty() {
-            spec.takeover = None;
-            if spec == *old && standing.is_retired() {
-                return Some(RouterChange::Delete { uid: uid.clone(), generation: *generation });
-            }
-        } else {
-            self.list_candidates(name, object, &mut spec, standing);
+    ) -> Plan<'a> {
+        let standing = Standing::new(self.world, name, object, self.now);
+        if let Some(at) = standing.wake_at() {
+            self.wake(at);
         }
-        (spec != *old).then(|| RouterChange::Update {
-            uid: uid.clone(),
-            generation: *generation,
-            spec,
-        })
+        confirm(&mut claims, &object.spec.claims, standing.is_settled());
+        let mut plan =
+            Plan { object, standing, spec: RouterSpec { claims, ..object.spec.clone() } };
+        if plan.spec.claims.is_empty() {
+            plan.spec.takeover = None;
+        } else {
+            self.list_candidates(name, &mut plan);
+        }
+        plan
     }
 
-    fn list_candidates(
-        &mut self,
-        name: &str,
-        object: &'a RouterObject,
-        spec: &mut RouterSpec,
-        standing: &Standing<'_>,
-    ) {
-        let (world, now, family) = (self.world, self.now, spec.family);
+    fn list_candidates(&mut self, name: &str, plan: &mut Plan<'a>) {
+        let Plan { object, standing, spec } = plan;
+        let mut firsts = std::mem::take(&mut self.firsts);
         // Without its pool nobody can say who may serve it: whoever did goes on.
-        if let Some(Ok(pool)) = world.pools.get(&spec.pool).map(|object| &object.pool) {
-            let site = self
-                .sites
-                .entry((Arc::clone(&spec.pool), family))
-                .or_insert_with(|| Site::new(world, pool, family, now));
-            let listed = &object.spec.candidates;
-            spec.candidates = site.keep(name, listed, standing, &mut self.firsts);
+        if let Some(site) = self.site(&spec.pool, spec.family) {
+            spec.candidates = site.keep(name, &object.spec.candidates, standing, &mut firsts);
         }
+        self.firsts = firsts;
         let candidates = &spec.candidates;
         spec.takeover = spec.takeover.take().filter(|node| {
             let is_listed = candidates.iter().any(|candidate| *candidate.node == **node);

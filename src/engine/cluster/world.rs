@@ -39,6 +39,14 @@ impl From<&str> for Uid {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Timestamp(pub i64);
 
+impl Timestamp {
+    /// So many seconds later.
+    #[must_use]
+    pub const fn after(self, seconds: i64) -> Self {
+        Self(self.0.saturating_add(seconds))
+    }
+}
+
 /// Namespace and name of a Service.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ServiceKey {
@@ -76,6 +84,18 @@ pub struct World {
     pub protection: Option<Protection>,
     /// What applies to the whole cluster.
     pub settings: Settings,
+    /// What the last round remembers.
+    pub memory: Memory,
+}
+
+/// What no object tells: since when something is so. Every round gives it back renewed, and
+/// whoever owns the world keeps it. A new leader begins with none: it waits anew.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Memory {
+    /// Since when a node is preferred by at least two routers more than another one.
+    pub uneven_since: Option<Timestamp>,
+    /// When a router was given another preferred node for that.
+    pub evened_at: Option<Timestamp>,
 }
 
 /// What applies to the whole cluster.
