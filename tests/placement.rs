@@ -333,11 +333,59 @@ fn of_many_nodes_a_silent_candidate_is_replaced_unless_it_serves() {
         report(&mut world, node).at = ago(180);
     }
     settle(&mut world, &wanted([1]));
-    for (rank, (old, new)) in before.iter().zip(&spec(&world, 1).candidates).enumerate() {
+    // Those behind it have moved up; whoever is new enters at the tail, silently.
+    let after = &spec(&world, 1).candidates;
+    let nodes = |all: &[Candidate]| all.iter().map(|c| c.node.clone()).collect::<Vec<_>>();
+    let mut expected = nodes(&before);
+    expected.remove(4);
+    assert_eq!(nodes(&after[..8]), expected);
+    assert!(!nodes(&before).contains(&after[8].node));
+    for (old, new) in before.iter().zip(after) {
         assert_eq!(old.priority, new.priority);
-        assert_eq!(old.node != new.node, rank == 4, "{rank}");
-        assert_eq!(new.joining, rank == 4);
+        assert_eq!(new.joining, new.node == after[8].node);
     }
+}
+
+#[test]
+fn a_lost_rack_is_replaced_at_once() {
+    let mut world = many(18, 1);
+    settle(&mut world, &wanted([1]));
+    let rack: Vec<String> = spec(&world, 1).candidates.iter().map(|c| c.node.clone()).collect();
+    says_active(&mut world, &rack[0], 1, 0);
+    settle(&mut world, &wanted([1]));
+    let lose = |world: &mut World, nodes: &[String], silent: i64| {
+        for node in nodes {
+            report(world, node).at = ago(silent);
+            world.nodes.get_mut(&**node).unwrap().unknown = true;
+        }
+    };
+    // One that is heard, by its agent or by its kubelet, is one to wait for.
+    let before = world.routers.clone();
+    lose(&mut world, &rack[1..], 100);
+    settle(&mut world, &wanted([1]));
+    lose(&mut world, &rack[..1], 59);
+    settle(&mut world, &wanted([1]));
+    let next = place(&world, wanted([1]), NOW);
+    assert_eq!(next.wake_at, Some(Timestamp(NOW.0 + 1)));
+    lose(&mut world, &rack, 60);
+    world.nodes.get_mut(&*rack[8]).unwrap().unknown = false;
+    settle(&mut world, &wanted([1]));
+    assert_eq!(world.routers, before);
+
+    lose(&mut world, &rack, 60);
+    // Nor do others of that rack come instead, though three minutes are not over.
+    for node in ["n16", "n17"] {
+        if !rack.contains(&node.to_owned()) {
+            lose(&mut world, &[node.to_owned()], 60);
+        }
+    }
+    settle(&mut world, &wanted([1]));
+    let heard = world.nodes.iter().filter(|(_, state)| !state.unknown);
+    let heard: BTreeSet<&str> = heard.map(|(node, _)| &**node).collect();
+    let after = names(spec(&world, 1));
+    assert!(after.is_superset(&heard), "{after:?} {heard:?}");
+    let newcomers = spec(&world, 1).candidates.iter().filter(|c| heard.contains(&*c.node));
+    assert!(newcomers.into_iter().all(|candidate| !candidate.joining));
 }
 
 #[test]

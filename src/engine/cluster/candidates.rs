@@ -35,6 +35,8 @@ pub(super) struct Seat<'a> {
     is_heard: bool,
     /// Has reported within [`JOINS_AFTER`].
     is_heard_of_late: bool,
+    /// Neither its agent nor its kubelet is heard.
+    is_lost: bool,
 }
 
 impl Seat<'_> {
@@ -87,6 +89,7 @@ impl<'a> Site<'a> {
         let may_announce = |node: &Node| {
             !node.drained && !node.out_of_service && pool.announcing.nodes.selects(&node.labels)
         };
+        let heard_of_late = |name: &str| is_heard(world, name, JOINS_AFTER, now);
         let seat = |name: &str, node: &'a Node| Seat {
             domain: node.labels.get(DOMAIN).map_or("", String::as_str),
             // A pool that states no preference prefers nobody.
@@ -100,7 +103,8 @@ impl<'a> Site<'a> {
                 .as_ref()
                 .is_some_and(|report| has_link(report, pool, family, &ranges)),
             is_heard: is_heard(world, name, REPLACED_AFTER, now),
-            is_heard_of_late: is_heard(world, name, JOINS_AFTER, now),
+            is_heard_of_late: heard_of_late(name),
+            is_lost: node.unknown && !heard_of_late(name),
         };
         let nodes: BTreeMap<_, _> = world
             .nodes
@@ -113,7 +117,8 @@ impl<'a> Site<'a> {
 
     /// The candidates of a router that is made now.
     pub(super) fn choose(&self, router: &str, firsts: &mut Firsts<'a>) -> Vec<Candidate> {
-        let mut table = Table { site: self, router, seated: BTreeMap::new(), firsts };
+        let mut table =
+            Table { site: self, router, seated: BTreeMap::new(), all_lost: false, firsts };
         while let Some((rank, node)) = table.next_free() {
             table.seat(rank, node, false);
         }
@@ -135,9 +140,13 @@ impl<'a> Site<'a> {
             kept.iter_mut().for_each(|candidate| candidate.joining = false);
         }
         let joining = standing.is_served() && self.is_any_old_one_heard(&kept);
-        let mut table = Table { site: self, router, seated: by_rank(kept), firsts };
-        while let Some((rank, node)) =
-            table.next_free().or_else(|| table.next_replacing(|node| standing.is_served_by(node)))
+        let is_lost = |c: &Candidate| self.nodes.get(&*c.node).is_some_and(|seat| seat.is_lost);
+        // All together: a rack has lost its power, and nobody is left to wait for.
+        let all_lost = kept.iter().all(is_lost);
+        let mut table = Table { site: self, router, seated: by_rank(kept), all_lost, firsts };
+        while let Some((rank, node)) = table
+            .next_free()
+            .or_else(|| table.next_at_tail(|node| !all_lost && standing.is_served_by(node)))
         {
             table.seat(rank, node, joining);
         }
@@ -209,6 +218,8 @@ struct Table<'t, 'a> {
     site: &'t Site<'a>,
     router: &'t str,
     seated: Seated,
+    /// Of those that were listed before nobody is heard, nor their kubelets.
+    all_lost: bool,
     firsts: &'t mut Firsts<'a>,
 }
 
@@ -219,14 +230,21 @@ impl<'a> Table<'_, 'a> {
         Some((rank, self.newcomer(rank)?))
     }
 
-    /// The last rank whose candidate can't serve and does not, and who is to have it instead.
-    fn next_replacing(&self, serves: impl Fn(&str) -> bool) -> Option<(u8, &'a str)> {
+    /// Takes out the last candidate that can't serve and does not, where another node could be
+    /// had: those after it move up, and that one enters at the tail. So nobody overtakes anybody.
+    fn next_at_tail(&mut self, serves: impl Fn(&str) -> bool) -> Option<(u8, &'a str)> {
         let (rank, _) = self
             .seated
             .iter()
             .rev()
             .find(|(_, candidate)| !self.can_serve(candidate) && !serves(&candidate.node))?;
-        Some((*rank, self.newcomer(*rank)?))
+        let rank = *rank;
+        let last = *self.seated.keys().next_back()?;
+        let newcomer = self.newcomer(last.max(1))?;
+        for candidate in self.seated.split_off(&rank).into_values().skip(1) {
+            self.seat_again(candidate);
+        }
+        Some((last, newcomer))
     }
 
     /// The node that is to have `rank`: a preferred one, the first rank in turn, the others from
@@ -244,7 +262,8 @@ impl<'a> Table<'_, 'a> {
         self.site
             .nodes
             .iter()
-            .filter(|(node, seat)| seat.can_serve() && !listed.contains(**node))
+            .filter(|(_, seat)| seat.can_serve() && !seat.is_lost)
+            .filter(|(node, _)| !listed.contains(**node))
             .filter(|(_, seat)| {
                 limits.get(seat.domain).is_none_or(|limit| of_domain(seat) < *limit)
             })
@@ -257,7 +276,14 @@ impl<'a> Table<'_, 'a> {
     }
 
     fn can_serve(&self, candidate: &Candidate) -> bool {
-        self.site.nodes.get(&*candidate.node).is_some_and(Seat::can_serve)
+        let seat = self.site.nodes.get(&*candidate.node);
+        seat.is_some_and(|seat| seat.can_serve() && !(self.all_lost && seat.is_lost))
+    }
+
+    /// At the lowest rank that is free after all others.
+    fn seat_again(&mut self, candidate: Candidate) {
+        let rank = self.seated.keys().next_back().map_or(0, |last| last + 1);
+        self.seat(rank, &candidate.node, candidate.joining);
     }
 
     fn seat(&mut self, rank: u8, node: &str, joining: bool) {

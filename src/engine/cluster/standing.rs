@@ -110,8 +110,12 @@ impl<'a> Standing<'a> {
                 .claims
                 .values()
                 .any(|claim| matches!(claim, Claim::Released(release) if !release.confirmed));
+        let is_unknown = self
+            .servers()
+            .iter()
+            .any(|node| self.world.nodes.get(*node).is_some_and(|n| n.unknown));
         let spans = [
-            is_joining.then_some(JOINS_AFTER),
+            (is_joining || is_unknown).then_some(JOINS_AFTER),
             Some(REPLACED_AFTER),
             is_releasing.then_some(GIVEN_UP_AFTER),
         ];
