@@ -64,6 +64,7 @@ pub mod engine {
         pub mod placement;
         pub mod protection;
         mod standing;
+        mod succession;
         mod vrids;
         pub mod world;
     }

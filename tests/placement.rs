@@ -6,6 +6,7 @@
 mod placement {
     mod evenness;
     mod random;
+    mod takeover;
 }
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -106,15 +107,19 @@ fn apply(world: &mut World, placement: Placement) {
         match change {
             RouterChange::Create(spec) => {
                 let uid = Uid(format!("uid {}", UIDS.fetch_add(1, Ordering::Relaxed)).into());
-                let made = RouterObject { uid, generation: 1, spec };
+                let made = RouterObject { uid, generation: 1, spec, move_to: None };
                 assert!(world.routers.insert(name, made).is_none());
             }
-            RouterChange::Update { uid, generation, spec } => {
+            RouterChange::Update { uid, generation, spec, answered } => {
                 let object = world.routers.get_mut(&name).unwrap();
                 assert_eq!((&object.uid, object.generation), (&uid, generation));
-                assert_ne!(object.spec, spec);
-                object.generation += 1;
+                assert!(object.spec != spec || answered.is_some());
+                object.generation += i64::from(object.spec != spec);
                 object.spec = spec;
+                if answered.is_some() {
+                    assert_eq!(object.move_to, answered);
+                    object.move_to = None;
+                }
             }
             RouterChange::Delete { uid, generation } => {
                 let object = world.routers.remove(&name).unwrap();
@@ -125,10 +130,23 @@ fn apply(world: &mut World, placement: Placement) {
 }
 
 /// Places until nothing is left to be done: one round must do.
+#[track_caller]
 fn settle(world: &mut World, wanted: &BTreeMap<Arc<str>, RouterClaims>) {
-    let placement = place(world, wanted.clone(), NOW);
+    settle_at(world, wanted, NOW);
+}
+
+#[track_caller]
+fn settle_at(world: &mut World, wanted: &BTreeMap<Arc<str>, RouterClaims>, now: Timestamp) {
+    let placement = place(world, wanted.clone(), now);
     apply(world, placement);
-    assert_eq!(place(world, wanted.clone(), NOW).routers, BTreeMap::new());
+    assert_eq!(place(world, wanted.clone(), now).routers, BTreeMap::new());
+}
+
+/// All nodes have just reported.
+fn all_report(world: &mut World, now: Timestamp) {
+    for node in world.nodes.values_mut() {
+        node.report.as_mut().unwrap().at = now;
+    }
 }
 
 fn spec(world: &World, number: u8) -> &RouterSpec {
@@ -292,6 +310,12 @@ fn a_lan_that_fails_as_a_whole_changes_no_list() {
         |world, node| report(world, node).links.clear(),
     ] {
         let mut world = three();
+        settle(&mut world, &wanted(1..=5));
+        // Nobody is asked to take over any more.
+        for number in 1..=5 {
+            let first = spec(&world, number).candidates[0].node.clone();
+            says_active(&mut world, &first, number, 0);
+        }
         settle(&mut world, &wanted(1..=5));
         let before = world.routers.clone();
         for node in ["a", "b", "c"] {

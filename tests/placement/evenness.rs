@@ -6,7 +6,9 @@ use barevip::engine::cluster::placement::place;
 use barevip::engine::cluster::world::{RouterObject, Timestamp, World};
 use proptest::prelude::*;
 
-use crate::{NOW, apply, list, many, names, node, pool, report, settle, spec, wanted, with_label};
+use crate::{
+    NOW, all_report, apply, list, many, names, node, pool, report, settle, spec, wanted, with_label,
+};
 
 /// How often each node is preferred.
 fn firsts(world: &World) -> BTreeMap<String, usize> {
@@ -23,13 +25,6 @@ fn firsts(world: &World) -> BTreeMap<String, usize> {
 fn gap(world: &World) -> usize {
     let firsts = firsts(world);
     firsts.values().max().unwrap() - firsts.values().min().unwrap()
-}
-
-/// All nodes have just reported.
-fn all_report(world: &mut World, now: Timestamp) {
-    for node in world.nodes.values_mut() {
-        node.report.as_mut().unwrap().at = now;
-    }
 }
 
 /// Whoever is preferred says that it serves, and has taken up all.

@@ -12,6 +12,7 @@ use ipnet::IpNet;
 
 use super::hash::stable_hash;
 use super::standing::{JOINS_AFTER, REPLACED_AFTER, Standing, is_heard};
+use super::succession::heading;
 use super::world::{Node, Report, Timestamp, World};
 use crate::model::{Candidate, Family, Pool, Priority};
 
@@ -23,6 +24,8 @@ pub(super) struct Site<'a> {
     pub(super) nodes: BTreeMap<&'a str, Seat<'a>>,
     /// How many candidates each domain may have.
     pub(super) limits: BTreeMap<&'a str, usize>,
+    /// Nodes that may not announce any more, and are there to hand over.
+    pub(super) leaving: BTreeSet<&'a str>,
 }
 
 /// What matters of one of them.
@@ -36,7 +39,7 @@ pub(super) struct Seat<'a> {
     /// Has reported within [`JOINS_AFTER`].
     is_heard_of_late: bool,
     /// Neither its agent nor its kubelet is heard.
-    is_lost: bool,
+    pub(super) is_lost: bool,
 }
 
 impl Seat<'_> {
@@ -45,18 +48,16 @@ impl Seat<'_> {
     }
 }
 
-/// How many routers prefer each node.
+/// How many routers prefer each node, or ask it to take over.
 #[derive(Default)]
-pub(super) struct Firsts<'a>(BTreeMap<&'a str, usize>);
+pub(super) struct Firsts(BTreeMap<String, usize>);
 
-impl<'a> Firsts<'a> {
+impl Firsts {
     /// As the world's routers have it.
-    pub(super) fn new(world: &'a World) -> Self {
+    pub(super) fn new(world: &World) -> Self {
         let mut firsts = Self::default();
         for object in world.routers.values() {
-            if let Some(first) = first(&object.spec.candidates) {
-                *firsts.0.entry(first).or_default() += 1;
-            }
+            firsts.change(None, heading(&object.spec));
         }
         firsts
     }
@@ -66,12 +67,17 @@ impl<'a> Firsts<'a> {
     }
 
     /// A router that preferred `before` prefers `after`.
-    pub(super) fn change(&mut self, before: Option<&str>, after: Option<&'a str>) {
+    pub(super) fn change(&mut self, before: Option<&str>, after: Option<&str>) {
+        if before == after {
+            return;
+        }
         if let Some(count) = before.and_then(|node| self.0.get_mut(node)) {
             *count = count.saturating_sub(1);
         }
-        if let Some(node) = after {
-            *self.0.entry(node).or_default() += 1;
+        let Some(after) = after else { return };
+        match self.0.get_mut(after) {
+            Some(count) => *count += 1,
+            None => _ = self.0.insert(after.to_owned(), 1),
         }
     }
 }
@@ -112,29 +118,37 @@ impl<'a> Site<'a> {
             .filter(|(_, node)| may_announce(node))
             .map(|(name, node)| (&**name, seat(name, node)))
             .collect();
-        Self { limits: limits(nodes.values()), nodes }
+        let leaving = world.nodes.iter().filter(|(name, node)| {
+            let is_there = !node.out_of_service && is_heard(world, name, REPLACED_AFTER, now);
+            is_there && !may_announce(node)
+        });
+        let leaving = leaving.map(|(name, _)| &**name).collect();
+        Self { limits: limits(nodes.values()), nodes, leaving }
     }
 
     /// The candidates of a router that is made now.
-    pub(super) fn choose(&self, router: &str, firsts: &mut Firsts<'a>) -> Vec<Candidate> {
+    pub(super) fn choose(&self, router: &str, firsts: &Firsts) -> Vec<Candidate> {
         let mut table =
             Table { site: self, router, seated: BTreeMap::new(), all_lost: false, firsts };
         while let Some((rank, node)) = table.next_free() {
             table.seat(rank, node, false);
         }
-        table.leave(None)
+        table.leave()
     }
 
     /// The candidates of one that exists.
     pub(super) fn keep(
         &self,
         router: &str,
-        listed: &'a [Candidate],
+        listed: &[Candidate],
         standing: &Standing<'_>,
-        firsts: &mut Firsts<'a>,
+        stays: impl Fn(&str) -> bool,
+        firsts: &Firsts,
     ) -> Vec<Candidate> {
-        let before = first(listed);
-        let stays = |candidate: &&Candidate| self.nodes.contains_key(&*candidate.node);
+        let stays = |candidate: &&Candidate| {
+            let node = &*candidate.node;
+            self.nodes.contains_key(node) || self.leaving.contains(node) && stays(node)
+        };
         let mut kept: Vec<Candidate> = listed.iter().filter(stays).cloned().collect();
         if standing.is_taken_up() || !self.is_any_old_one_heard(&kept) {
             kept.iter_mut().for_each(|candidate| candidate.joining = false);
@@ -150,7 +164,7 @@ impl<'a> Site<'a> {
         {
             table.seat(rank, node, joining);
         }
-        table.leave(before)
+        table.leave()
     }
 
     /// Whether a candidate that speaks already could be serving.
@@ -158,6 +172,7 @@ impl<'a> Site<'a> {
         candidates.iter().filter(|candidate| !candidate.joining).any(|candidate| {
             let seat = self.nodes.get(&*candidate.node);
             seat.is_some_and(|seat| seat.has_link && seat.is_heard_of_late)
+                || self.leaving.contains(&*candidate.node)
         })
     }
 }
@@ -220,7 +235,7 @@ struct Table<'t, 'a> {
     seated: Seated,
     /// Of those that were listed before nobody is heard, nor their kubelets.
     all_lost: bool,
-    firsts: &'t mut Firsts<'a>,
+    firsts: &'t Firsts,
 }
 
 impl<'a> Table<'_, 'a> {
@@ -292,13 +307,8 @@ impl<'a> Table<'_, 'a> {
         }
     }
 
-    /// The candidates, the first one first; and the router is counted for that one.
-    fn leave(self, before: Option<&'a str>) -> Vec<Candidate> {
-        let candidates: Vec<Candidate> = self.seated.into_values().collect();
-        let after = first(&candidates)
-            .and_then(|first| self.site.nodes.get_key_value(first))
-            .map(|(node, _)| *node);
-        self.firsts.change(before, after);
-        candidates
+    /// The candidates, the first one first.
+    fn leave(self) -> Vec<Candidate> {
+        self.seated.into_values().collect()
     }
 }

@@ -43,6 +43,8 @@ pub enum RouterChange {
         generation: i64,
         /// What it is to say.
         spec: RouterSpec,
+        /// The annotation `barevip.io/move-to` of this value goes: it is done, or can't be.
+        answered: Option<Arc<str>>,
     },
     /// Nothing is left in the one of this uid and generation.
     Delete {

@@ -18,7 +18,7 @@ const EVENED_EVERY: i64 = 10;
 
 /// How a router comes to be preferred by a node that has fewer; the best way last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Way<'a> {
+pub(super) enum Way<'a> {
     /// It takes the place of this candidate at the tail, to change places with the first later.
     Enter { instead_of: &'a str },
     /// It is about to join: there is nothing to be done but to wait.
@@ -78,7 +78,8 @@ impl<'a> Architect<'a> {
             self.firsts = firsts;
             let Some(step) = step else { continue };
             let hash = stable_hash(&[router.as_bytes(), step.to.as_bytes()]);
-            let rank = (step.gain, step.way, Reverse(hash));
+            let is_wished = self.memory.wished.contains(*router);
+            let rank = (step.gain, !is_wished, step.way, Reverse(hash));
             if best.as_ref().is_none_or(|(other, _)| *other < rank) {
                 best = Some((rank, (*router, step)));
             }
@@ -94,7 +95,7 @@ impl<'a> Site<'a> {
         router: &str,
         candidates: &[Candidate],
         standing: &Standing<'_>,
-        firsts: &Firsts<'a>,
+        firsts: &Firsts,
     ) -> Option<Step<'a>> {
         let (from, giver) = self.nodes.get_key_value(first(candidates)?)?;
         let given = firsts.of(from);
@@ -114,7 +115,13 @@ impl<'a> Site<'a> {
         })
     }
 
-    fn way(&self, to: &str, candidates: &[Candidate], standing: &Standing<'_>) -> Option<Way<'a>> {
+    /// How `to` could become a router's first candidate; `None` where its domain has no room.
+    pub(super) fn way(
+        &self,
+        to: &str,
+        candidates: &[Candidate],
+        standing: &Standing<'_>,
+    ) -> Option<Way<'a>> {
         if let Some(taker) = candidates.iter().find(|candidate| candidate.node == to) {
             return Some(if taker.joining { Way::Wait } else { Way::Swap });
         }

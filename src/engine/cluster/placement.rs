@@ -7,6 +7,7 @@ use std::sync::Arc;
 use super::candidates::{Firsts, Site, first};
 use super::decision::{RouterChange, RouterClaims};
 use super::standing::Standing;
+use super::succession::heading;
 use super::vrids::Vrids;
 use super::world::{Claim, Condition, Memory, RouterObject, RouterSpec, Timestamp, World};
 use crate::model::range::number;
@@ -77,7 +78,7 @@ pub(super) struct Architect<'a> {
     pub(super) world: &'a World,
     pub(super) now: Timestamp,
     sites: BTreeMap<(Arc<str>, Family), Site<'a>>,
-    pub(super) firsts: Firsts<'a>,
+    pub(super) firsts: Firsts,
     vrids: Vrids,
     pub(super) memory: Memory,
     conditions: BTreeMap<(Arc<str>, &'static str), Condition>,
@@ -86,24 +87,27 @@ pub(super) struct Architect<'a> {
 
 /// What is to become of one existing router.
 pub(super) struct Plan<'a> {
-    object: &'a RouterObject,
+    pub(super) object: &'a RouterObject,
     pub(super) standing: Standing<'a>,
     /// What it is to say.
     pub(super) spec: RouterSpec,
+    /// The wish that is done, or can't be.
+    pub(super) answered: Option<Arc<str>>,
 }
 
 impl Plan<'_> {
     /// Whether its candidates may change places now.
     pub(super) fn may_be_evened(&self) -> bool {
-        !self.spec.claims.is_empty() && self.spec.takeover.is_none()
+        let is_moving = self.spec.takeover.is_some() || self.object.spec.takeover.is_some();
+        self.spec.serves() && !is_moving && self.object.move_to.is_none()
     }
 
     /// The write that it needs. It is retired once it is empty and nobody serves anything of it.
     fn change(self) -> Option<RouterChange> {
-        let Self { object, standing, spec } = self;
+        let Self { object, standing, spec, answered } = self;
         let (uid, generation) = (object.uid.clone(), object.generation);
-        if spec != object.spec {
-            return Some(RouterChange::Update { uid, generation, spec });
+        if spec != object.spec || answered.is_some() {
+            return Some(RouterChange::Update { uid, generation, spec, answered });
         }
         (spec.claims.is_empty() && standing.is_retired())
             .then_some(RouterChange::Delete { uid, generation })
@@ -154,9 +158,10 @@ impl<'a> Architect<'a> {
             self.conditions.insert(key, no_vrid_free(pool, family));
             return None;
         };
-        let mut firsts = std::mem::take(&mut self.firsts);
-        let candidates = self.site(&router.pool, family)?.choose(name, &mut firsts);
+        let firsts = std::mem::take(&mut self.firsts);
+        let candidates = self.site(&router.pool, family)?.choose(name, &firsts);
         self.firsts = firsts;
+        self.firsts.change(None, first(&candidates));
         Some(RouterChange::Create(RouterSpec {
             pool: Arc::clone(&router.pool),
             family,
@@ -170,7 +175,7 @@ impl<'a> Architect<'a> {
     /// What an existing router needs.
     fn plan(
         &mut self,
-        name: &str,
+        name: &'a Arc<str>,
         object: &'a RouterObject,
         mut claims: BTreeMap<IpAddr, Claim>,
     ) -> Plan<'a> {
@@ -179,29 +184,30 @@ impl<'a> Architect<'a> {
             self.wake(at);
         }
         confirm(&mut claims, &object.spec.claims, standing.is_settled());
-        let mut plan =
-            Plan { object, standing, spec: RouterSpec { claims, ..object.spec.clone() } };
+        let spec = RouterSpec { claims, ..object.spec.clone() };
+        let mut plan = Plan { object, standing, spec, answered: None };
         if plan.spec.claims.is_empty() {
             plan.spec.takeover = None;
+            plan.answered.clone_from(&object.move_to);
         } else {
-            self.list_candidates(name, &mut plan);
+            let is_handed_over = self.conclude(name, &mut plan);
+            self.list_candidates(name, &mut plan, is_handed_over);
+            self.ask(name, &mut plan);
         }
+        self.firsts.change(heading(&object.spec), heading(&plan.spec));
         plan
     }
 
-    fn list_candidates(&mut self, name: &str, plan: &mut Plan<'a>) {
-        let Plan { object, standing, spec } = plan;
-        let mut firsts = std::mem::take(&mut self.firsts);
+    fn list_candidates(&mut self, name: &str, plan: &mut Plan<'a>, is_handed_over: bool) {
+        let Plan { standing, spec, .. } = plan;
+        let firsts = std::mem::take(&mut self.firsts);
         // Without its pool nobody can say who may serve it: whoever did goes on.
         if let Some(site) = self.site(&spec.pool, spec.family) {
-            spec.candidates = site.keep(name, &object.spec.candidates, standing, &mut firsts);
+            // Whoever is leaving stays until it has handed over.
+            let stays = |node: &str| !is_handed_over && standing.is_served_by(node);
+            spec.candidates = site.keep(name, &spec.candidates, standing, stays, &firsts);
         }
         self.firsts = firsts;
-        let candidates = &spec.candidates;
-        spec.takeover = spec.takeover.take().filter(|node| {
-            let is_listed = candidates.iter().any(|candidate| *candidate.node == **node);
-            is_listed && !standing.is_taken_up_by(node)
-        });
     }
 }
 

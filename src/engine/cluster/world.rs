@@ -96,6 +96,12 @@ pub struct Memory {
     pub uneven_since: Option<Timestamp>,
     /// When a router was given another preferred node for that.
     pub evened_at: Option<Timestamp>,
+    /// Routers that somebody has moved: they are evened out last.
+    pub wished: BTreeSet<Arc<str>>,
+    /// Since when a router's Active has not taken up what it states.
+    pub behind_since: BTreeMap<Arc<str>, Timestamp>,
+    /// Who was asked last to take a router over, and when.
+    pub asked: BTreeMap<Arc<str>, (Arc<str>, Timestamp)>,
 }
 
 /// What applies to the whole cluster.
@@ -220,6 +226,8 @@ pub struct RouterObject {
     pub generation: i64,
     /// What it says.
     pub spec: RouterSpec,
+    /// The annotation `barevip.io/move-to`: the node that somebody wants it to be served by.
+    pub move_to: Option<Arc<str>>,
 }
 
 /// What a `VirtualRouter` says, as far as the cluster decides it.
@@ -302,6 +310,12 @@ pub struct Report {
 }
 
 impl RouterSpec {
+    /// Whether there is anything to announce.
+    #[must_use]
+    pub fn serves(&self) -> bool {
+        self.claims.values().any(|claim| !matches!(claim, Claim::Released(_)))
+    }
+
     /// Addresses that Services have.
     pub fn held(&self) -> impl Iterator<Item = (IpAddr, &[Holder])> {
         self.claims.iter().filter_map(|(address, claim)| match claim {

@@ -12,7 +12,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 
 pub use self::pool::pool_object;
 use super::resources::{
-    ADDRESSES, ALLOCATED, AddressEntry, Announcer, DRAIN, IpFamily, POOL, SHARE, VirtualRouter,
+    ADDRESSES, ALLOCATED, AddressEntry, Announcer, DRAIN, IpFamily, MOVE_TO, POOL, SHARE,
+    VirtualRouter,
 };
 use crate::engine::cluster::world::{
     Claim, Condition, Holder, Ingress, Node, Port, Protocol, Release, Report, RouterObject,
@@ -148,6 +149,11 @@ pub fn router_object(router: VirtualRouter) -> Result<RouterObject, Invalid> {
             candidates: candidates.collect::<Result<_, Invalid>>()?,
             takeover: spec.takeover.map(Into::into),
         },
+        move_to: router
+            .metadata
+            .annotations
+            .and_then(|mut all| all.remove(MOVE_TO))
+            .map(Into::into),
     })
 }
 

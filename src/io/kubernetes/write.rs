@@ -14,7 +14,7 @@ use tokio::time::timeout;
 use super::reading;
 use super::resources::{
     ALLOCATED, AddressEntry, AddressHolder, AddressRelease, Announcer, AnnouncerSpec,
-    CandidateNode, FIELD_MANAGER, IngressPool, IngressPoolStatus, IpFamily, VirtualRouter,
+    CandidateNode, FIELD_MANAGER, IngressPool, IngressPoolStatus, IpFamily, MOVE_TO, VirtualRouter,
     VirtualRouterSpec,
 };
 use super::watch::{PoolSeen, Seen};
@@ -97,13 +97,19 @@ impl Writer {
                 let params = PostParams { field_manager: manager(), ..PostParams::default() };
                 answer(api.create(&params, &VirtualRouter::new(name, router_spec(spec)))).await?
             }
-            RouterChange::Update { uid, generation, spec } => {
-                let patch = json!([
-                    {"op": "test", "path": "/metadata/uid", "value": &*uid.0},
-                    {"op": "test", "path": "/metadata/generation", "value": generation},
-                    {"op": "replace", "path": "/spec", "value": router_spec(spec)},
-                ]);
-                let patch = serde_json::from_value(patch).map_err(kube::Error::SerdeError)?;
+            RouterChange::Update { uid, generation, spec, answered } => {
+                let mut patch = vec![
+                    json!({"op": "test", "path": "/metadata/uid", "value": &*uid.0}),
+                    json!({"op": "test", "path": "/metadata/generation", "value": generation}),
+                    json!({"op": "replace", "path": "/spec", "value": router_spec(spec)}),
+                ];
+                if let Some(wish) = answered {
+                    let path = format!("/metadata/annotations/{}", MOVE_TO.replace('/', "~1"));
+                    patch.push(json!({"op": "test", "path": path, "value": &**wish}));
+                    patch.push(json!({"op": "remove", "path": path}));
+                }
+                let patch =
+                    serde_json::from_value(Value::Array(patch)).map_err(kube::Error::SerdeError)?;
                 answer(api.patch(name, &patched(), &Patch::Json::<()>(patch))).await?
             }
             RouterChange::Delete { uid, .. } => {

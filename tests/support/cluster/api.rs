@@ -121,6 +121,7 @@ impl Api {
         let object = RouterObject {
             uid,
             generation: generation + 1,
+            move_to: None,
             spec: RouterSpec {
                 pool: Arc::clone(&wanted.pool),
                 family: wanted.family,
