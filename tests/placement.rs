@@ -7,6 +7,7 @@ mod placement {
     mod evenness;
     mod random;
     mod takeover;
+    mod vrids;
 }
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,7 +18,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use barevip::engine::cluster::decision::{RouterChange, RouterClaims};
 use barevip::engine::cluster::placement::{PLACED, Placement, place};
 use barevip::engine::cluster::world::{
-    Claim, Holder, Node, PoolObject, Release, Report, RouterObject, RouterSpec, ServiceKey,
+    Claim, Holder, Node, PoolObject, Reign, Release, Report, RouterObject, RouterSpec, ServiceKey,
     Settings, Timestamp, Uid, World,
 };
 use barevip::model::{Announcing, Candidate, Family, Labels, Pool, Rule, Selector, Vrid};
@@ -174,8 +175,12 @@ fn report<'a>(world: &'a mut World, node: &str) -> &'a mut Report {
 fn says_active(world: &mut World, node: &str, number: u8, behind: i64) {
     let name: Arc<str> = format!("web-v4-{number}").into();
     let object = &world.routers[&name];
-    let taken_up = (object.uid.clone(), object.generation - behind);
-    report(world, node).active.insert(name, taken_up);
+    let reign = Reign {
+        uid: object.uid.clone(),
+        generation: object.generation - behind,
+        vrid: Some(object.spec.vrid),
+    };
+    report(world, node).active.insert(name, reign);
 }
 
 #[test]
@@ -539,7 +544,7 @@ fn a_release_is_confirmed_by_the_active_that_has_taken_it_up() {
 
     // A namesake's generation says nothing.
     let mut namesake = releasing(1);
-    report(&mut namesake, "a").active.insert("web-v4-1".into(), ("another".into(), 99));
+    report(&mut namesake, "a").active.get_mut("web-v4-1").unwrap().uid = "another".into();
     assert!(!is_confirmed(&mut namesake));
 }
 

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use barevip::engine::cluster::placement::place;
-use barevip::engine::cluster::world::{RouterObject, Timestamp, World};
+use barevip::engine::cluster::world::{Reign, RouterObject, Timestamp, World};
 use proptest::prelude::*;
 
 use crate::{
@@ -27,6 +27,11 @@ fn gap(world: &World) -> usize {
     firsts.values().max().unwrap() - firsts.values().min().unwrap()
 }
 
+fn reign(object: &RouterObject) -> Reign {
+    let (uid, generation) = (object.uid.clone(), object.generation);
+    Reign { uid, generation, vrid: Some(object.spec.vrid) }
+}
+
 /// Whoever is preferred says that it serves, and has taken up all.
 fn first_ones_serve(world: &mut World) {
     let routers = world.routers.clone();
@@ -35,7 +40,7 @@ fn first_ones_serve(world: &mut World) {
             candidates.first().is_some_and(|first| *first.node == **node)
         };
         let own = routers.iter().filter(|(_, object)| is_first(&object.spec.candidates));
-        let active = own.map(|(name, o)| (name.clone(), (o.uid.clone(), o.generation)));
+        let active = own.map(|(name, object)| (name.clone(), reign(object)));
         state.report.as_mut().unwrap().active = active.collect();
     }
 }

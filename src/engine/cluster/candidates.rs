@@ -126,10 +126,19 @@ impl<'a> Site<'a> {
         Self { limits: limits(nodes.values()), nodes, leaving }
     }
 
-    /// The candidates of a router that is made now.
-    pub(super) fn choose(&self, router: &str, firsts: &Firsts) -> Vec<Candidate> {
+    /// The candidates of a router that is made now; whoever announces it already comes first.
+    pub(super) fn choose(
+        &self,
+        router: &str,
+        incumbent: Option<&str>,
+        firsts: &Firsts,
+    ) -> Vec<Candidate> {
         let mut table =
             Table { site: self, router, seated: BTreeMap::new(), all_lost: false, firsts };
+        let can_serve = |node: &&str| self.nodes.get(*node).is_some_and(Seat::can_serve);
+        if let Some(incumbent) = incumbent.filter(can_serve) {
+            table.seat(0, incumbent, false);
+        }
         while let Some((rank, node)) = table.next_free() {
             table.seat(rank, node, false);
         }

@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use super::candidates::{Firsts, Site, first};
 use super::decision::{RouterChange, RouterClaims};
-use super::standing::Standing;
+use super::standing::{Standing, incumbent};
 use super::succession::heading;
-use super::vrids::Vrids;
+use super::vrids::{Vrids, no_vrid_free};
 use super::world::{Claim, Condition, Memory, RouterObject, RouterSpec, Timestamp, World};
 use crate::model::range::number;
 use crate::model::{Family, Pool};
@@ -79,9 +79,9 @@ pub(super) struct Architect<'a> {
     pub(super) now: Timestamp,
     sites: BTreeMap<(Arc<str>, Family), Site<'a>>,
     pub(super) firsts: Firsts,
-    vrids: Vrids,
+    pub(super) vrids: Vrids,
     pub(super) memory: Memory,
-    conditions: BTreeMap<(Arc<str>, &'static str), Condition>,
+    pub(super) conditions: BTreeMap<(Arc<str>, &'static str), Condition>,
     wake_at: Option<Timestamp>,
 }
 
@@ -116,13 +116,16 @@ impl Plan<'_> {
 
 impl<'a> Architect<'a> {
     fn new(world: &'a World, now: Timestamp) -> Self {
+        let mut memory = world.memory.clone();
+        memory.forget(|name| !world.routers.contains_key(name));
+        let vrids = Vrids::new(world, &mut memory, now);
         Self {
             world,
             now,
             sites: BTreeMap::new(),
             firsts: Firsts::new(world),
-            vrids: Vrids::new(world),
-            memory: world.memory.clone(),
+            vrids,
+            memory,
             conditions: BTreeMap::new(),
             wake_at: None,
         }
@@ -133,7 +136,7 @@ impl<'a> Architect<'a> {
         self.wake_at = self.wake_at.into_iter().chain([at]).min();
     }
 
-    fn pool(&self, name: &str) -> Option<&'a Pool> {
+    pub(super) fn pool(&self, name: &str) -> Option<&'a Pool> {
         self.world.pools.get(name)?.pool.as_ref().ok()
     }
 
@@ -152,14 +155,14 @@ impl<'a> Architect<'a> {
         if router.claims.is_empty() {
             return None;
         }
-        let Some(vrid) = self.vrids.take(&pool.vrids, family, &self.world.settings.cluster, name)
-        else {
+        let Some(vrid) = self.new_vrid(name, &router.pool, family) else {
             let key = (Arc::clone(&router.pool), PLACED);
             self.conditions.insert(key, no_vrid_free(pool, family));
             return None;
         };
+        let incumbent = incumbent(self.world, name);
         let firsts = std::mem::take(&mut self.firsts);
-        let candidates = self.site(&router.pool, family)?.choose(name, &firsts);
+        let candidates = self.site(&router.pool, family)?.choose(name, incumbent, &firsts);
         self.firsts = firsts;
         self.firsts.change(None, first(&candidates));
         Some(RouterChange::Create(RouterSpec {
@@ -193,6 +196,7 @@ impl<'a> Architect<'a> {
             let is_handed_over = self.conclude(name, &mut plan);
             self.list_candidates(name, &mut plan, is_handed_over);
             self.ask(name, &mut plan);
+            self.evade(name, &mut plan);
         }
         self.firsts.change(heading(&object.spec), heading(&plan.spec));
         plan
@@ -225,16 +229,5 @@ fn confirm(
         {
             release.confirmed |= shown.confirmed || is_settled;
         }
-    }
-}
-
-fn no_vrid_free(pool: &Pool, family: Family) -> Condition {
-    let (first, last) = (pool.vrids.start(), pool.vrids.end());
-    Condition {
-        met: false,
-        reason: "NoFreeVrid".to_owned(),
-        message: format!(
-            "Every VRID of {first}-{last} is in use for {family}, by other routers or by strangers on the LAN, so some addresses are claimed but not served. Widen the pool's vrids, or lower its number of routers in a new pool."
-        ),
     }
 }

@@ -102,6 +102,14 @@ pub struct Memory {
     pub behind_since: BTreeMap<Arc<str>, Timestamp>,
     /// Who was asked last to take a router over, and when.
     pub asked: BTreeMap<Arc<str>, (Arc<str>, Timestamp)>,
+    /// Since when a router's candidates hear a stranger on its VRID.
+    pub disturbed_since: BTreeMap<Arc<str>, Timestamp>,
+    /// When a router got another VRID for that.
+    pub evaded_at: BTreeMap<Arc<str>, Timestamp>,
+    /// The VRIDs that routers had when the world was looked at last.
+    pub vrids: BTreeMap<(Family, Vrid), Arc<str>>,
+    /// VRIDs that are free again: whose they were, and since when.
+    pub freed: BTreeMap<(Family, Vrid), (Arc<str>, Timestamp)>,
 }
 
 /// What applies to the whole cluster.
@@ -118,6 +126,17 @@ pub struct Settings {
 impl Default for Settings {
     fn default() -> Self {
         Self { default_class: true, mirror: false, cluster: "".into() }
+    }
+}
+
+impl Memory {
+    /// Forgets the routers that are gone.
+    pub(super) fn forget(&mut self, is_gone: impl Fn(&str) -> bool) {
+        self.wished.retain(|name| !is_gone(name));
+        self.behind_since.retain(|name, _| !is_gone(name));
+        self.asked.retain(|name, _| !is_gone(name));
+        self.disturbed_since.retain(|name, _| !is_gone(name));
+        self.evaded_at.retain(|name, _| !is_gone(name));
     }
 }
 
@@ -303,10 +322,21 @@ pub struct Report {
     /// Links that can carry addresses (up, carrier, no bridge or bond master), and their own
     /// addresses.
     pub links: BTreeMap<Arc<str>, Vec<IpNet>>,
-    /// Routers that it is Active for, and the statement of them that it has taken up.
-    pub active: BTreeMap<Arc<str>, (Uid, i64)>,
+    /// Routers that it is Active for.
+    pub active: BTreeMap<Arc<str>, Reign>,
     /// VRIDs that others use on its links: no router of ours lists their addresses.
     pub foreign: BTreeSet<(Family, Vrid)>,
+}
+
+/// What an agent says of a router that it is Active for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reign {
+    /// The object that it has taken up.
+    pub uid: Uid,
+    /// Its generation.
+    pub generation: i64,
+    /// The VRID that it announces it with; `None` from agents that do not tell.
+    pub vrid: Option<Vrid>,
 }
 
 impl RouterSpec {

@@ -16,7 +16,7 @@ use super::resources::{
     VirtualRouter,
 };
 use crate::engine::cluster::world::{
-    Claim, Condition, Holder, Ingress, Node, Port, Protocol, Release, Report, RouterObject,
+    Claim, Condition, Holder, Ingress, Node, Port, Protocol, Reign, Release, Report, RouterObject,
     RouterSpec, Service, ServiceKey, Timestamp, Uid,
 };
 use crate::model::{AddressRange, Candidate, Family, Invalid, Priority, Vrid};
@@ -234,8 +234,12 @@ pub fn report(announcer: &Announcer) -> Option<Report> {
         (Arc::from(link.name.as_str()), addresses)
     });
     let active = status.active.iter().map(|active| {
-        let statement = (Uid::from(active.uid.as_str()), active.generation);
-        (Arc::from(active.router.as_str()), statement)
+        let reign = Reign {
+            uid: Uid::from(active.uid.as_str()),
+            generation: active.generation,
+            vrid: active.vrid.and_then(|vrid| Vrid::try_from(vrid).ok()),
+        };
+        (Arc::from(active.router.as_str()), reign)
     });
     let foreign: BTreeSet<_> = status
         .foreign
