@@ -60,6 +60,7 @@ pub mod engine {
         pub mod decision;
         pub mod election;
         mod evenness;
+        mod groups;
         mod hash;
         pub mod placement;
         pub mod protection;

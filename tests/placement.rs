@@ -5,6 +5,7 @@
 
 mod placement {
     mod evenness;
+    mod groups;
     mod random;
     mod takeover;
     mod vrids;

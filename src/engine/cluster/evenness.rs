@@ -107,7 +107,7 @@ impl<'a> Site<'a> {
             };
             let is_better = gain >= 2 && giver.can_serve() && taker.can_serve() && from != to;
             let way = || self.way(to, candidates, standing);
-            Some(Step { from: *from, to: *to, way: is_better.then(way)??, gain })
+            Some(Step { from, to, way: is_better.then(way)??, gain })
         });
         steps.max_by_key(|step| {
             let hash = stable_hash(&[router.as_bytes(), step.to.as_bytes()]);

@@ -1,17 +1,18 @@
 //! Where addresses live and who may serve them: homes, VRIDs, candidates and their priorities.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::sync::Arc;
 
 use super::candidates::{Firsts, Site, first};
 use super::decision::{RouterChange, RouterClaims};
+use super::groups::{Groups, Home, NewGroup};
 use super::standing::{Standing, incumbent};
 use super::succession::heading;
-use super::vrids::{Vrids, no_vrid_free};
+use super::vrids::Vrids;
 use super::world::{Claim, Condition, Memory, RouterObject, RouterSpec, Timestamp, World};
 use crate::model::range::number;
-use crate::model::{Family, Pool};
+use crate::model::{Family, Pool, Vrid};
 
 /// The condition of a pool that says whether its addresses have the routers that they need.
 pub const PLACED: &str = "Placed";
@@ -44,9 +45,11 @@ pub fn home(pool_name: &str, pool: &Pool, address: IpAddr) -> Arc<str> {
 /// A router that is not wanted but still claims something stays as it is.
 #[must_use]
 pub fn place(world: &World, wanted: BTreeMap<Arc<str>, RouterClaims>, now: Timestamp) -> Placement {
-    let mut architect = Architect::new(world, now);
+    let mut architect = Architect::new(world, &wanted, now);
     let (known, new): (BTreeMap<_, _>, BTreeMap<_, _>) =
         wanted.into_iter().partition(|(name, _)| world.routers.contains_key(name));
+    let mut placement = Placement::default();
+    architect.reserve(&mut placement);
     let mut plans = BTreeMap::new();
     for (name, object) in &world.routers {
         let is_left_over = object.spec.claims.is_empty();
@@ -57,10 +60,13 @@ pub fn place(world: &World, wanted: BTreeMap<Arc<str>, RouterClaims>, now: Times
         };
         plans.insert(&**name, architect.plan(name, object, claims));
     }
-    let mut placement = Placement::default();
     for (name, router) in new {
-        if let Some(change) = architect.build(&name, &router) {
-            placement.routers.insert(name, change);
+        if router.claims.is_empty() {
+            continue;
+        }
+        if let Some(vrid) = architect.new_vrid(&name, &router.pool, router.family) {
+            let change = architect.build(&name, vrid, router);
+            placement.routers.extend(change.map(|change| (name, change)));
         }
     }
     architect.even_out(&mut plans);
@@ -77,6 +83,7 @@ pub fn place(world: &World, wanted: BTreeMap<Arc<str>, RouterClaims>, now: Times
 pub(super) struct Architect<'a> {
     pub(super) world: &'a World,
     pub(super) now: Timestamp,
+    groups: Groups<'a>,
     sites: BTreeMap<(Arc<str>, Family), Site<'a>>,
     pub(super) firsts: Firsts,
     pub(super) vrids: Vrids,
@@ -91,6 +98,8 @@ pub(super) struct Plan<'a> {
     pub(super) standing: Standing<'a>,
     /// What it is to say.
     pub(super) spec: RouterSpec,
+    /// Though it may be empty still.
+    is_wanted: bool,
     /// The wish that is done, or can't be.
     pub(super) answered: Option<Arc<str>>,
 }
@@ -104,24 +113,25 @@ impl Plan<'_> {
 
     /// The write that it needs. It is retired once it is empty and nobody serves anything of it.
     fn change(self) -> Option<RouterChange> {
-        let Self { object, standing, spec, answered } = self;
+        let Self { object, standing, spec, is_wanted, answered } = self;
         let (uid, generation) = (object.uid.clone(), object.generation);
         if spec != object.spec || answered.is_some() {
             return Some(RouterChange::Update { uid, generation, spec, answered });
         }
-        (spec.claims.is_empty() && standing.is_retired())
+        (spec.is_empty() && !is_wanted && standing.is_retired())
             .then_some(RouterChange::Delete { uid, generation })
     }
 }
 
 impl<'a> Architect<'a> {
-    fn new(world: &'a World, now: Timestamp) -> Self {
+    fn new(world: &'a World, wanted: &BTreeMap<Arc<str>, RouterClaims>, now: Timestamp) -> Self {
         let mut memory = world.memory.clone();
         memory.forget(|name| !world.routers.contains_key(name));
         let vrids = Vrids::new(world, &mut memory, now);
         Self {
             world,
             now,
+            groups: Groups::new(world, wanted, now),
             sites: BTreeMap::new(),
             firsts: Firsts::new(world),
             vrids,
@@ -147,32 +157,47 @@ impl<'a> Architect<'a> {
         Some(self.sites.entry(key).or_insert_with(|| Site::new(world, of, family, now)))
     }
 
-    /// A router that there is none of yet. Its first candidate is asked to take over, so that its
-    /// first Service need not wait for a down interval. `None` when it is not wanted, or no VRID
-    /// is free.
-    fn build(&mut self, name: &str, router: &RouterClaims) -> Option<RouterChange> {
-        let (pool, family) = (self.pool(&router.pool)?, router.family);
-        if router.claims.is_empty() {
-            return None;
+    /// Makes the routers of groups that there are none of yet. A group that no VRID is free for
+    /// changes nothing: its Services are served as they are.
+    fn reserve(&mut self, placement: &mut Placement) {
+        let mut impossible = BTreeSet::new();
+        for (name, group) in std::mem::take(&mut self.groups.new) {
+            let NewGroup { pool, family } = group;
+            let Some(vrid) = self.new_vrid(&name, &pool, family) else {
+                impossible.insert(name);
+                continue;
+            };
+            let router = RouterClaims { pool, family, claims: BTreeMap::new() };
+            let change = self.build(&name, vrid, router);
+            placement.routers.extend(change.map(|change| (name, change)));
         }
-        let Some(vrid) = self.new_vrid(name, &router.pool, family) else {
-            let key = (Arc::clone(&router.pool), PLACED);
-            self.conditions.insert(key, no_vrid_free(pool, family));
-            return None;
-        };
+        self.groups.give_up(&impossible);
+    }
+
+    /// A router that there is none of yet. Its first candidate is asked to take over, so that its
+    /// first Service need not wait for a down interval.
+    fn build(&mut self, name: &str, vrid: Vrid, router: RouterClaims) -> Option<RouterChange> {
+        let RouterClaims { pool, family, claims } = router;
         let incumbent = incumbent(self.world, name);
         let firsts = std::mem::take(&mut self.firsts);
-        let candidates = self.site(&router.pool, family)?.choose(name, incumbent, &firsts);
+        let candidates = self.site(&pool, family)?.choose(name, incumbent, &firsts);
         self.firsts = firsts;
         self.firsts.change(None, first(&candidates));
-        Some(RouterChange::Create(RouterSpec {
-            pool: Arc::clone(&router.pool),
+        let elsewhere =
+            self.groups.elsewhere(None, &claims, Home { is_settled: false, is_current: true });
+        let guests = self.groups.guests(name, family, &BTreeMap::new(), false);
+        let mut spec = RouterSpec {
+            pool,
             family,
             vrid,
-            claims: router.claims.clone(),
-            takeover: first(&candidates).map(Into::into),
+            claims,
+            elsewhere,
+            guests,
             candidates,
-        }))
+            takeover: None,
+        };
+        spec.takeover = first(&spec.candidates).filter(|_| spec.serves()).map(Into::into);
+        Some(RouterChange::Create(spec))
     }
 
     /// What an existing router needs.
@@ -186,10 +211,20 @@ impl<'a> Architect<'a> {
         if let Some(at) = standing.wake_at() {
             self.wake(at);
         }
-        confirm(&mut claims, &object.spec.claims, standing.is_settled());
-        let spec = RouterSpec { claims, ..object.spec.clone() };
-        let mut plan = Plan { object, standing, spec, answered: None };
-        if plan.spec.claims.is_empty() {
+        let (old, settled) = (&object.spec, standing.is_settled());
+        let home = Home { is_settled: settled, is_current: standing.is_retired() };
+        confirm(&mut claims, &old.claims, |address| match old.elsewhere.get(&address) {
+            Some(elsewhere) if !elsewhere.leaving => {
+                self.groups.has_left(&elsewhere.router, address)
+            }
+            Some(_) | None => settled,
+        });
+        let elsewhere = self.groups.elsewhere(Some(old), &claims, home);
+        let guests = self.groups.guests(name, old.family, &old.guests, settled);
+        let spec = RouterSpec { claims, elsewhere, guests, ..old.clone() };
+        let is_wanted = self.groups.is_wanted(name);
+        let mut plan = Plan { object, standing, spec, is_wanted, answered: None };
+        if plan.spec.is_empty() {
             plan.spec.takeover = None;
             plan.answered.clone_from(&object.move_to);
         } else {
@@ -220,14 +255,14 @@ impl<'a> Architect<'a> {
 fn confirm(
     claims: &mut BTreeMap<IpAddr, Claim>,
     shown: &BTreeMap<IpAddr, Claim>,
-    is_settled: bool,
+    is_settled: impl Fn(IpAddr) -> bool,
 ) {
     for (address, claim) in claims {
         if let (Claim::Released(release), Some(Claim::Released(shown))) =
             (claim, shown.get(address))
             && (release.at, &release.by) == (shown.at, &shown.by)
         {
-            release.confirmed |= shown.confirmed || is_settled;
+            release.confirmed |= shown.confirmed || is_settled(*address);
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::world::{Claim, RouterObject, Timestamp, World};
+use super::world::{Claim, Guest, RouterObject, Timestamp, World};
 
 /// An agent reports on change and once a minute, give or take a tenth; of claims of Active that
 /// are further apart than one such report and a little, the older one is over.
@@ -111,7 +111,9 @@ impl<'a> Standing<'a> {
     /// When the passing of time alone may change what follows from this.
     pub(super) fn wake_at(&self) -> Option<Timestamp> {
         let is_joining = self.object.spec.candidates.iter().any(|candidate| candidate.joining);
-        let is_releasing = self.object.spec.claims.is_empty()
+        let is_releasing = self.object.spec.is_empty()
+            || self.object.spec.elsewhere.values().any(|elsewhere| elsewhere.leaving)
+            || self.object.spec.guests.values().any(|guest| *guest == Guest::Leaving)
             || self
                 .object
                 .spec

@@ -107,14 +107,16 @@ impl<'a> Architect<'a> {
         back.or_else(|| self.another_vrid(name, pool, family))
     }
 
+    /// The next one that is free; where there is none, the pool's condition says so.
     fn another_vrid(&mut self, name: &str, pool: &Arc<str>, family: Family) -> Option<Vrid> {
-        let range = &self.pool(pool)?.vrids;
+        let of = self.pool(pool)?;
         let cluster = &self.world.settings.cluster;
-        let vrid = self.vrids.take(range, family, cluster, name, &self.memory);
-        if vrid.is_none()
-            && let Some(since) = self.memory.freed.values().map(|(_, since)| *since).min()
-        {
-            self.wake(since.after(RESTS_FOR));
+        let vrid = self.vrids.take(&of.vrids, family, cluster, name, &self.memory);
+        if vrid.is_none() {
+            self.conditions.insert((Arc::clone(pool), PLACED), no_vrid_free(of, family));
+            if let Some(since) = self.memory.freed.values().map(|(_, since)| *since).min() {
+                self.wake(since.after(RESTS_FOR));
+            }
         }
         vrid
     }
@@ -139,19 +141,14 @@ impl<'a> Architect<'a> {
         if due > self.now {
             return self.wake(due);
         }
-        let Some(pool) = self.pool(&spec.pool) else { return };
-        match self.another_vrid(name, &spec.pool, spec.family) {
-            Some(vrid) => spec.vrid = vrid,
-            None => {
-                let key = (Arc::clone(&spec.pool), PLACED);
-                self.conditions.insert(key, no_vrid_free(pool, spec.family));
-            }
+        if let Some(vrid) = self.another_vrid(name, &spec.pool, spec.family) {
+            spec.vrid = vrid;
         }
     }
 }
 
 /// The condition of a pool that has too few VRIDs.
-pub(super) fn no_vrid_free(pool: &Pool, family: Family) -> Condition {
+fn no_vrid_free(pool: &Pool, family: Family) -> Condition {
     let (first, last) = (pool.vrids.start(), pool.vrids.end());
     Condition {
         met: false,

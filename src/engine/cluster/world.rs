@@ -176,6 +176,8 @@ pub struct Service {
     pub ports: BTreeSet<Port>,
     /// `spec.externalTrafficPolicy` is Local.
     pub local: bool,
+    /// `spec.publishNotReadyAddresses`: its pods count before they are ready.
+    pub publish_not_ready: bool,
     /// The pods it selects; sharers of policy Local need the same.
     pub selector: Labels,
     /// Its labels.
@@ -260,10 +262,35 @@ pub struct RouterSpec {
     pub vrid: Vrid,
     /// Its addresses and who has them.
     pub claims: BTreeMap<IpAddr, Claim>,
+    /// Claims that other routers serve: those of Services of policy Local.
+    pub elsewhere: BTreeMap<IpAddr, Elsewhere>,
+    /// Other routers' claims that it serves.
+    pub guests: BTreeMap<IpAddr, Guest>,
     /// Who may become Active.
     pub candidates: Vec<Candidate>,
     /// The candidate that is asked to take over.
     pub takeover: Option<Arc<str>>,
+}
+
+/// Who serves a claim that its home does not.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Elsewhere {
+    /// The router.
+    pub router: Arc<str>,
+    /// The home has served it, and it is not known yet that its Active does so no more: that
+    /// router has to wait.
+    pub leaving: bool,
+}
+
+/// How a router serves another one's claim.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Guest {
+    /// It announces it.
+    Served,
+    /// It does not any more, which its Active may not have taken up.
+    Leaving,
+    /// No node serves it here any more.
+    Left,
 }
 
 /// An address that somebody has or had.
@@ -343,7 +370,15 @@ impl RouterSpec {
     /// Whether there is anything to announce.
     #[must_use]
     pub fn serves(&self) -> bool {
-        self.claims.values().any(|claim| !matches!(claim, Claim::Released(_)))
+        let own = self.claims.iter().filter(|(_, claim)| !matches!(claim, Claim::Released(_)));
+        own.into_iter().any(|(address, _)| !self.elsewhere.contains_key(address))
+            || self.guests.values().any(|guest| *guest == Guest::Served)
+    }
+
+    /// Whether nothing lives in it, nor visits it.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.claims.is_empty() && self.guests.is_empty()
     }
 
     /// Addresses that Services have.

@@ -13,8 +13,8 @@ pub use self::ingress_pool::{
     SharedBy, VridRange,
 };
 pub use self::virtual_router::{
-    AddressEntry, AddressHolder, AddressRelease, CandidateNode, IpFamily, VirtualRouter,
-    VirtualRouterSpec, VirtualRouterStatus,
+    AddressEntry, AddressHolder, AddressRelease, CandidateNode, GuestEntry, GuestState, IpFamily,
+    VirtualRouter, VirtualRouterSpec, VirtualRouterStatus,
 };
 
 /// The API group of all of them.

@@ -14,13 +14,14 @@ use tokio::time::timeout;
 use super::reading;
 use super::resources::{
     ALLOCATED, AddressEntry, AddressHolder, AddressRelease, Announcer, AnnouncerSpec,
-    CandidateNode, FIELD_MANAGER, IngressPool, IngressPoolStatus, IpFamily, MOVE_TO, VirtualRouter,
+    CandidateNode, FIELD_MANAGER, GuestEntry, GuestState, IngressPool, IngressPoolStatus, IpFamily,
+    MOVE_TO, VirtualRouter,
     VirtualRouterSpec,
 };
 use super::watch::{PoolSeen, Seen};
 use crate::engine::cluster::decision::{RouterChange, ServiceChange};
 use crate::engine::cluster::world::{
-    Claim, Condition, RouterObject, RouterSpec, Service, ServiceKey, Timestamp, Uid,
+    Claim, Condition, Guest, RouterObject, RouterSpec, Service, ServiceKey, Timestamp, Uid,
 };
 use crate::model::Family;
 
@@ -278,7 +279,19 @@ pub fn router_spec(spec: &RouterSpec) -> VirtualRouterSpec {
             Family::Ipv6 => IpFamily::IPv6,
         },
         vrid: spec.vrid.get(),
-        addresses: spec.claims.iter().map(|(ip, claim)| entry(ip.to_string(), claim)).collect(),
+        addresses: spec
+            .claims
+            .iter()
+            .map(|(ip, claim)| {
+                let elsewhere = spec.elsewhere.get(ip);
+                AddressEntry {
+                    served_by: elsewhere.map(|elsewhere| elsewhere.router.to_string()),
+                    leaving: elsewhere.is_some_and(|elsewhere| elsewhere.leaving),
+                    ..entry(ip.to_string(), claim)
+                }
+            })
+            .collect(),
+        guests: spec.guests.iter().map(|(ip, guest)| guest_entry(ip.to_string(), *guest)).collect(),
         candidates: spec
             .candidates
             .iter()
@@ -290,6 +303,15 @@ pub fn router_spec(spec: &RouterSpec) -> VirtualRouterSpec {
             .collect(),
         takeover: spec.takeover.as_ref().map(ToString::to_string),
     }
+}
+
+fn guest_entry(ip: String, guest: Guest) -> GuestEntry {
+    let state = match guest {
+        Guest::Served => GuestState::Served,
+        Guest::Leaving => GuestState::Leaving,
+        Guest::Left => GuestState::Left,
+    };
+    GuestEntry { ip, state }
 }
 
 fn entry(ip: String, claim: &Claim) -> AddressEntry {
@@ -305,6 +327,8 @@ fn entry(ip: String, claim: &Claim) -> AddressEntry {
                 })
                 .collect(),
             released: None,
+            served_by: None,
+            leaving: false,
         },
         Claim::Released(release) => AddressEntry {
             ip,
@@ -315,6 +339,8 @@ fn entry(ip: String, claim: &Claim) -> AddressEntry {
                 name: release.by.name.to_string(),
                 confirmed: release.confirmed,
             }),
+            served_by: None,
+            leaving: false,
         },
     }
 }

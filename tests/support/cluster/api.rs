@@ -127,6 +127,8 @@ impl Api {
                 family: wanted.family,
                 vrid: Vrid::try_from(100).unwrap(),
                 claims: wanted.claims.clone(),
+                elsewhere: BTreeMap::new(),
+                guests: BTreeMap::new(),
                 candidates: Vec::new(),
                 takeover: None,
             },
