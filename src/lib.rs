@@ -67,6 +67,7 @@ pub mod engine {
         mod standing;
         mod succession;
         mod vrids;
+        pub mod warnings;
         pub mod world;
     }
 

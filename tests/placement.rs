@@ -9,6 +9,7 @@ mod placement {
     mod random;
     mod takeover;
     mod vrids;
+    mod warnings;
 }
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -7,6 +7,7 @@
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use ipnet::IpNet;
 
@@ -26,14 +27,17 @@ pub(super) struct Site<'a> {
     pub(super) limits: BTreeMap<&'a str, usize>,
     /// Nodes that may not announce any more, and are there to hand over.
     pub(super) leaving: BTreeSet<&'a str>,
+    /// The pool's ranges of the family.
+    ranges: Vec<IpNet>,
+    world: &'a World,
 }
 
 /// What matters of one of them.
 pub(super) struct Seat<'a> {
     pub(super) domain: &'a str,
     pub(super) is_preferred: bool,
-    /// Has a link that can carry every address.
-    has_link: bool,
+    /// The link that can carry every address.
+    pub(super) link: Option<&'a str>,
     /// Has reported within [`REPLACED_AFTER`].
     is_heard: bool,
     /// Has reported within [`JOINS_AFTER`].
@@ -44,7 +48,7 @@ pub(super) struct Seat<'a> {
 
 impl Seat<'_> {
     pub(super) const fn can_serve(&self) -> bool {
-        self.has_link && self.is_heard
+        self.link.is_some() && self.is_heard
     }
 }
 
@@ -104,10 +108,7 @@ impl<'a> Site<'a> {
                 .preferred
                 .as_ref()
                 .is_some_and(|all| all.selects(&node.labels)),
-            has_link: node
-                .report
-                .as_ref()
-                .is_some_and(|report| has_link(report, pool, family, &ranges)),
+            link: node.report.as_ref().and_then(|report| link(report, pool, &ranges, family)),
             is_heard: is_heard(world, name, REPLACED_AFTER, now),
             is_heard_of_late: heard_of_late(name),
             is_lost: node.unknown && !heard_of_late(name),
@@ -123,7 +124,29 @@ impl<'a> Site<'a> {
             is_there && !may_announce(node)
         });
         let leaving = leaving.map(|(name, _)| &**name).collect();
-        Self { limits: limits(nodes.values()), nodes, leaving }
+        Self { limits: limits(nodes.values()), nodes, leaving, ranges, world }
+    }
+
+    /// How the ranges lie on several networks, where no node has a link for all of them but one for
+    /// some.
+    pub(super) fn several_networks(&self, family: Family) -> Option<String> {
+        if self.nodes.values().any(|seat| seat.link.is_some()) {
+            return None;
+        }
+        self.nodes.keys().find_map(|node| {
+            let report = self.world.nodes.get(*node)?.report.as_ref()?;
+            let link_of = |range: &IpNet| {
+                let mut links = report.links.iter();
+                let found = links.find(|(_, own)| own.iter().any(|own| own.contains(range)));
+                found.map(|(name, _)| &**name)
+            };
+            let (carried, link) = self.ranges.iter().find_map(|r| Some((r, link_of(r)?)))?;
+            let other = self.ranges.iter().find(|range| link_of(range) != Some(link))?;
+            let place = link_of(other).map_or_else(|| "on none of its links".to_owned(), |l| format!("on {l}"));
+            Some(format!(
+                "The {family} ranges lie on several networks: on node {node} {carried} is on {link}, {other} {place}. One link must carry all of them: make a pool of each network, or name the link in spec.announce.interfaces."
+            ))
+        })
     }
 
     /// The candidates of a router that is made now; whoever announces it already comes first.
@@ -180,7 +203,7 @@ impl<'a> Site<'a> {
     fn is_any_old_one_heard(&self, candidates: &[Candidate]) -> bool {
         candidates.iter().filter(|candidate| !candidate.joining).any(|candidate| {
             let seat = self.nodes.get(&*candidate.node);
-            seat.is_some_and(|seat| seat.has_link && seat.is_heard_of_late)
+            seat.is_some_and(|seat| seat.link.is_some() && seat.is_heard_of_late)
                 || self.leaving.contains(&*candidate.node)
         })
     }
@@ -200,16 +223,19 @@ pub(super) fn swap(candidates: &mut [Candidate], one: &str, other: &str) {
     candidates.sort_by_key(|candidate| Reverse(candidate.priority));
 }
 
-/// Whether one of a node's links can carry all of a pool's ranges of a family.
-fn has_link(report: &Report, pool: &Pool, family: Family, ranges: &[IpNet]) -> bool {
+/// A link of a node that can carry all of these ranges: one of those that the pool names, else one
+/// with own addresses in the subnets of all of them.
+fn link<'a>(report: &'a Report, pool: &Pool, ranges: &[IpNet], family: Family) -> Option<&'a str> {
     let named = &pool.announcing.interfaces;
-    report.links.iter().any(|(name, own)| {
-        let mut own = own.iter().filter(|net| Family::of(net.addr()) == family);
-        if !named.is_empty() {
-            return named.iter().any(|named| **named == **name) && own.next().is_some();
+    let carries = |(name, own): &(&'a Arc<str>, &'a Vec<IpNet>)| {
+        let is_of_family = |net: &&IpNet| Family::of(net.addr()) == family;
+        if named.is_empty() {
+            ranges.iter().all(|range| own.iter().any(|own| own.contains(range)))
+        } else {
+            named.iter().any(|named| **named == ***name) && own.iter().any(|net| is_of_family(&net))
         }
-        own.any(|own| ranges.iter().all(|range| own.contains(range)))
-    })
+    };
+    report.links.iter().find(carries).map(|(name, _)| &**name)
 }
 
 /// How many candidates each domain may have: half of the ranks, or what the others leave. Nodes
@@ -217,7 +243,7 @@ fn has_link(report: &Report, pool: &Pool, family: Family, ranges: &[IpNet]) -> b
 fn limits<'s, 'a: 's>(nodes: impl Iterator<Item = &'s Seat<'a>>) -> BTreeMap<&'a str, usize> {
     let ranks = usize::from(Priority::RANKS);
     let mut sizes: BTreeMap<&str, usize> = BTreeMap::new();
-    for seat in nodes.filter(|seat| seat.has_link) {
+    for seat in nodes.filter(|seat| seat.link.is_some()) {
         *sizes.entry(seat.domain).or_default() += 1;
     }
     let all: usize = sizes.values().sum();

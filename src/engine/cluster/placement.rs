@@ -70,6 +70,7 @@ pub fn place(world: &World, wanted: BTreeMap<Arc<str>, RouterClaims>, now: Times
         }
     }
     architect.even_out(&mut plans);
+    architect.warn(&plans);
     for (name, plan) in plans {
         if let Some(change) = plan.change() {
             placement.routers.insert(name.into(), change);

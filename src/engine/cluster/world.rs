@@ -370,9 +370,15 @@ impl RouterSpec {
     /// Whether there is anything to announce.
     #[must_use]
     pub fn serves(&self) -> bool {
+        self.served() > 0
+    }
+
+    /// How many addresses it announces.
+    #[must_use]
+    pub fn served(&self) -> usize {
         let own = self.claims.iter().filter(|(_, claim)| !matches!(claim, Claim::Released(_)));
-        own.into_iter().any(|(address, _)| !self.elsewhere.contains_key(address))
-            || self.guests.values().any(|guest| *guest == Guest::Served)
+        let own = own.filter(|(address, _)| !self.elsewhere.contains_key(*address));
+        own.count() + self.guests.values().filter(|guest| **guest == Guest::Served).count()
     }
 
     /// Whether nothing lives in it, nor visits it.

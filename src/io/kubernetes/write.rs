@@ -15,8 +15,7 @@ use super::reading;
 use super::resources::{
     ALLOCATED, AddressEntry, AddressHolder, AddressRelease, Announcer, AnnouncerSpec,
     CandidateNode, FIELD_MANAGER, GuestEntry, GuestState, IngressPool, IngressPoolStatus, IpFamily,
-    MOVE_TO, VirtualRouter,
-    VirtualRouterSpec,
+    MOVE_TO, VirtualRouter, VirtualRouterSpec,
 };
 use super::watch::{PoolSeen, Seen};
 use crate::engine::cluster::decision::{RouterChange, ServiceChange};
