@@ -61,11 +61,15 @@ pub mod engine {
         pub mod decide;
         pub mod decision;
         pub mod election;
+        mod evenness;
+        mod groups;
         mod hash;
         pub mod placement;
         pub mod protection;
         mod standing;
+        mod succession;
         mod vrids;
+        pub mod warnings;
         pub mod world;
     }
 

@@ -4,7 +4,12 @@
 #![cfg(test)]
 
 mod placement {
+    mod evenness;
+    mod groups;
     mod random;
+    mod takeover;
+    mod vrids;
+    mod warnings;
 }
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,7 +20,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use barevip::engine::cluster::decision::{RouterChange, RouterClaims};
 use barevip::engine::cluster::placement::{PLACED, Placement, place};
 use barevip::engine::cluster::world::{
-    Claim, Holder, Node, PoolObject, Release, Report, RouterObject, RouterSpec, ServiceKey,
+    Claim, Holder, Node, PoolObject, Reign, Release, Report, RouterObject, RouterSpec, ServiceKey,
     Settings, Timestamp, Uid, World,
 };
 use barevip::model::{Announcing, Candidate, Family, Labels, Pool, Rule, Selector, Vrid};
@@ -100,19 +105,24 @@ fn wanted_claim(number: u8, claim: Claim) -> (Arc<str>, RouterClaims) {
 
 /// Carries out what placement wants, as the API server would.
 fn apply(world: &mut World, placement: Placement) {
+    world.memory = placement.memory;
     for (name, change) in placement.routers {
         match change {
             RouterChange::Create(spec) => {
                 let uid = Uid(format!("uid {}", UIDS.fetch_add(1, Ordering::Relaxed)).into());
-                let made = RouterObject { uid, generation: 1, spec };
+                let made = RouterObject { uid, generation: 1, spec, move_to: None };
                 assert!(world.routers.insert(name, made).is_none());
             }
-            RouterChange::Update { uid, generation, spec } => {
+            RouterChange::Update { uid, generation, spec, answered } => {
                 let object = world.routers.get_mut(&name).unwrap();
                 assert_eq!((&object.uid, object.generation), (&uid, generation));
-                assert_ne!(object.spec, spec);
-                object.generation += 1;
+                assert!(object.spec != spec || answered.is_some());
+                object.generation += i64::from(object.spec != spec);
                 object.spec = spec;
+                if answered.is_some() {
+                    assert_eq!(object.move_to, answered);
+                    object.move_to = None;
+                }
             }
             RouterChange::Delete { uid, generation } => {
                 let object = world.routers.remove(&name).unwrap();
@@ -123,10 +133,23 @@ fn apply(world: &mut World, placement: Placement) {
 }
 
 /// Places until nothing is left to be done: one round must do.
+#[track_caller]
 fn settle(world: &mut World, wanted: &BTreeMap<Arc<str>, RouterClaims>) {
-    let placement = place(world, wanted.clone(), NOW);
+    settle_at(world, wanted, NOW);
+}
+
+#[track_caller]
+fn settle_at(world: &mut World, wanted: &BTreeMap<Arc<str>, RouterClaims>, now: Timestamp) {
+    let placement = place(world, wanted.clone(), now);
     apply(world, placement);
-    assert_eq!(place(world, wanted.clone(), NOW).routers, BTreeMap::new());
+    assert_eq!(place(world, wanted.clone(), now).routers, BTreeMap::new());
+}
+
+/// All nodes have just reported.
+fn all_report(world: &mut World, now: Timestamp) {
+    for node in world.nodes.values_mut() {
+        node.report.as_mut().unwrap().at = now;
+    }
 }
 
 fn spec(world: &World, number: u8) -> &RouterSpec {
@@ -154,8 +177,12 @@ fn report<'a>(world: &'a mut World, node: &str) -> &'a mut Report {
 fn says_active(world: &mut World, node: &str, number: u8, behind: i64) {
     let name: Arc<str> = format!("web-v4-{number}").into();
     let object = &world.routers[&name];
-    let taken_up = (object.uid.clone(), object.generation - behind);
-    report(world, node).active.insert(name, taken_up);
+    let reign = Reign {
+        uid: object.uid.clone(),
+        generation: object.generation - behind,
+        vrid: Some(object.spec.vrid),
+    };
+    report(world, node).active.insert(name, reign);
 }
 
 #[test]
@@ -291,6 +318,12 @@ fn a_lan_that_fails_as_a_whole_changes_no_list() {
     ] {
         let mut world = three();
         settle(&mut world, &wanted(1..=5));
+        // Nobody is asked to take over any more.
+        for number in 1..=5 {
+            let first = spec(&world, number).candidates[0].node.clone();
+            says_active(&mut world, &first, number, 0);
+        }
+        settle(&mut world, &wanted(1..=5));
         let before = world.routers.clone();
         for node in ["a", "b", "c"] {
             fail(&mut world, node);
@@ -331,11 +364,59 @@ fn of_many_nodes_a_silent_candidate_is_replaced_unless_it_serves() {
         report(&mut world, node).at = ago(180);
     }
     settle(&mut world, &wanted([1]));
-    for (rank, (old, new)) in before.iter().zip(&spec(&world, 1).candidates).enumerate() {
+    // Those behind it have moved up; whoever is new enters at the tail, silently.
+    let after = &spec(&world, 1).candidates;
+    let nodes = |all: &[Candidate]| all.iter().map(|c| c.node.clone()).collect::<Vec<_>>();
+    let mut expected = nodes(&before);
+    expected.remove(4);
+    assert_eq!(nodes(&after[..8]), expected);
+    assert!(!nodes(&before).contains(&after[8].node));
+    for (old, new) in before.iter().zip(after) {
         assert_eq!(old.priority, new.priority);
-        assert_eq!(old.node != new.node, rank == 4, "{rank}");
-        assert_eq!(new.joining, rank == 4);
+        assert_eq!(new.joining, new.node == after[8].node);
     }
+}
+
+#[test]
+fn a_lost_rack_is_replaced_at_once() {
+    let mut world = many(18, 1);
+    settle(&mut world, &wanted([1]));
+    let rack: Vec<String> = spec(&world, 1).candidates.iter().map(|c| c.node.clone()).collect();
+    says_active(&mut world, &rack[0], 1, 0);
+    settle(&mut world, &wanted([1]));
+    let lose = |world: &mut World, nodes: &[String], silent: i64| {
+        for node in nodes {
+            report(world, node).at = ago(silent);
+            world.nodes.get_mut(&**node).unwrap().unknown = true;
+        }
+    };
+    // One that is heard, by its agent or by its kubelet, is one to wait for.
+    let before = world.routers.clone();
+    lose(&mut world, &rack[1..], 100);
+    settle(&mut world, &wanted([1]));
+    lose(&mut world, &rack[..1], 59);
+    settle(&mut world, &wanted([1]));
+    let next = place(&world, wanted([1]), NOW);
+    assert_eq!(next.wake_at, Some(Timestamp(NOW.0 + 1)));
+    lose(&mut world, &rack, 60);
+    world.nodes.get_mut(&*rack[8]).unwrap().unknown = false;
+    settle(&mut world, &wanted([1]));
+    assert_eq!(world.routers, before);
+
+    lose(&mut world, &rack, 60);
+    // Nor do others of that rack come instead, though three minutes are not over.
+    for node in ["n16", "n17"] {
+        if !rack.contains(&node.to_owned()) {
+            lose(&mut world, &[node.to_owned()], 60);
+        }
+    }
+    settle(&mut world, &wanted([1]));
+    let heard = world.nodes.iter().filter(|(_, state)| !state.unknown);
+    let heard: BTreeSet<&str> = heard.map(|(node, _)| &**node).collect();
+    let after = names(spec(&world, 1));
+    assert!(after.is_superset(&heard), "{after:?} {heard:?}");
+    let newcomers = spec(&world, 1).candidates.iter().filter(|c| heard.contains(&*c.node));
+    assert!(newcomers.into_iter().all(|candidate| !candidate.joining));
 }
 
 #[test]
@@ -415,8 +496,8 @@ fn vrids_are_hashed_unique_and_never_a_strangers() {
     all.insert("web-v6-1".into(), six);
 
     let placement = place(&world, all.clone(), NOW);
-    let (kind, condition) = &placement.conditions["web"];
-    assert_eq!((*kind, condition.met), (PLACED, false));
+    let condition = &placement.conditions[&("web".into(), PLACED)];
+    assert!(!condition.met);
     assert!(condition.message.contains("10-13") && condition.message.contains("IPv4"));
     settle(&mut world, &all);
     let vrids: BTreeSet<u8> = (1..=3).map(|number| spec(&world, number).vrid.get()).collect();
@@ -465,7 +546,7 @@ fn a_release_is_confirmed_by_the_active_that_has_taken_it_up() {
 
     // A namesake's generation says nothing.
     let mut namesake = releasing(1);
-    report(&mut namesake, "a").active.insert("web-v4-1".into(), ("another".into(), 99));
+    report(&mut namesake, "a").active.get_mut("web-v4-1").unwrap().uid = "another".into();
     assert!(!is_confirmed(&mut namesake));
 }
 

@@ -208,7 +208,8 @@ impl Controller {
         let started = Instant::now();
         let now = now();
         self.cache.try_contested_again();
-        let decision = decide(&self.cache.world, now);
+        let mut decision = decide(&self.cache.world, now);
+        self.cache.world.memory = std::mem::take(&mut decision.memory);
         self.metrics.decided(started.elapsed());
         let rest = decision.wake_at.map(|at| u64::try_from(at.0 - now.0).unwrap_or(0));
         let pause = rest.map_or(RESYNC, |rest| RESYNC.min(Duration::from_secs(rest + 1)));

@@ -87,11 +87,14 @@ fn any_world() -> impl Strategy<Value = World> {
             let router = made.routers.entry(home.as_str().into()).or_insert_with(|| RouterObject {
                 uid: home.as_str().into(),
                 generation: 1,
+                move_to: None,
                 spec: RouterSpec {
                     pool: "lan".into(),
                     family: Family::Ipv4,
                     vrid: Vrid::try_from(100).unwrap(),
                     claims: BTreeMap::new(),
+                    elsewhere: BTreeMap::new(),
+                    guests: BTreeMap::new(),
                     candidates: Vec::new(),
                     takeover: None,
                 },

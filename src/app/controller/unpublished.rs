@@ -124,6 +124,7 @@ mod tests {
             requires_both: false,
             ports: [].into(),
             local: false,
+            publish_not_ready: false,
             selector: [].into(),
             labels: [].into(),
             requested: Vec::new(),
@@ -143,6 +144,8 @@ mod tests {
             family: Family::Ipv4,
             vrid: Vrid::try_from(100).unwrap(),
             claims: [(ADDRESS.parse().unwrap(), Claim::Held(vec![holder]))].into(),
+            elsewhere: [].into(),
+            guests: [].into(),
             candidates: Vec::new(),
             takeover: None,
         })

@@ -12,9 +12,9 @@ pub fn decide(world: &World, now: Timestamp) -> Decision {
     let allocation = allocator::allocate(world, now);
     let placement = placement::place(world, allocation.routers, now);
     let mut pools = allocation.pools;
-    for (pool, condition) in placement.conditions {
+    for ((pool, kind), condition) in placement.conditions {
         if let Some(report) = pools.get_mut(&pool) {
-            report.conditions.push(condition);
+            report.conditions.push((kind, condition));
         }
     }
     let lacking = world.nodes.iter().filter(|(_, node)| !node.has_announcer);
@@ -25,6 +25,7 @@ pub fn decide(world: &World, now: Timestamp) -> Decision {
         pools,
         protected: Some(allocation.protected),
         wake_at: allocation.wake_at.into_iter().chain(placement.wake_at).min(),
+        memory: placement.memory,
     };
     protection::guard(&mut decision, world);
     decision

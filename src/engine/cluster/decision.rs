@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use ipnet::IpNet;
 
-use super::world::{Claim, Condition, Ingress, RouterSpec, Timestamp, Uid};
+use super::world::{Claim, Condition, Ingress, Memory, RouterSpec, Timestamp, Uid};
 use crate::model::Family;
 
 /// All changes that the world needs. Claims come before publications: a Service's status changes
@@ -26,6 +26,8 @@ pub struct Decision {
     pub protected: Option<Vec<IpNet>>,
     /// When to decide again though nothing changes: a rest ends.
     pub wake_at: Option<Timestamp>,
+    /// What the next round is to find in the world.
+    pub memory: Memory,
 }
 
 /// One write of a `VirtualRouter`.
@@ -41,6 +43,8 @@ pub enum RouterChange {
         generation: i64,
         /// What it is to say.
         spec: RouterSpec,
+        /// The annotation `barevip.io/move-to` of this value goes: it is done, or can't be.
+        answered: Option<Arc<str>>,
     },
     /// Nothing is left in the one of this uid and generation.
     Delete {

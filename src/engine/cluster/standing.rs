@@ -2,11 +2,11 @@
 
 use std::collections::BTreeSet;
 
-use super::world::{Claim, RouterObject, Timestamp, World};
+use super::world::{Claim, Guest, RouterObject, Timestamp, World};
 
 /// An agent reports on change and once a minute, give or take a tenth; of claims of Active that
 /// are further apart than one such report and a little, the older one is over.
-const RENEWED_WITHIN: i64 = 90;
+pub(super) const RENEWED_WITHIN: i64 = 90;
 /// After so many seconds without a report from anybody who could serve a router, what they were
 /// told last counts as done.
 pub(super) const GIVEN_UP_AFTER: i64 = 600;
@@ -23,6 +23,14 @@ pub(super) fn heard_at(world: &World, node: &str) -> Option<Timestamp> {
 /// Whether an agent has reported within so many seconds.
 pub(super) fn is_heard(world: &World, node: &str, within: i64, now: Timestamp) -> bool {
     heard_at(world, node).is_some_and(|at| at.0.saturating_add(within) > now.0)
+}
+
+/// Who says last that it is Active for a router of this name, whatever object that was.
+pub(super) fn incumbent<'a>(world: &'a World, router: &str) -> Option<&'a str> {
+    let reports =
+        world.nodes.iter().filter_map(|(node, state)| Some((node, state.report.as_ref()?)));
+    let claims = reports.filter(|(_, report)| report.active.contains_key(router));
+    claims.max_by_key(|(_, report)| report.at).map(|(node, _)| &**node)
 }
 
 /// One existing router as the agents see it.
@@ -46,8 +54,8 @@ impl<'a> Standing<'a> {
             .iter()
             .filter_map(|(node, state)| {
                 let report = state.report.as_ref()?;
-                let (uid, generation) = report.active.get(name)?;
-                (*uid == object.uid).then_some((&**node, *generation, report.at.0))
+                let reign = report.active.get(name)?;
+                (reign.uid == object.uid).then_some((&**node, reign.generation, report.at.0))
             })
             .collect();
         let newest = claims.iter().map(|(_, _, at)| *at).max().unwrap_or(0);
@@ -103,15 +111,21 @@ impl<'a> Standing<'a> {
     /// When the passing of time alone may change what follows from this.
     pub(super) fn wake_at(&self) -> Option<Timestamp> {
         let is_joining = self.object.spec.candidates.iter().any(|candidate| candidate.joining);
-        let is_releasing = self.object.spec.claims.is_empty()
+        let is_releasing = self.object.spec.is_empty()
+            || self.object.spec.elsewhere.values().any(|elsewhere| elsewhere.leaving)
+            || self.object.spec.guests.values().any(|guest| *guest == Guest::Leaving)
             || self
                 .object
                 .spec
                 .claims
                 .values()
                 .any(|claim| matches!(claim, Claim::Released(release) if !release.confirmed));
+        let is_unknown = self
+            .servers()
+            .iter()
+            .any(|node| self.world.nodes.get(*node).is_some_and(|n| n.unknown));
         let spans = [
-            is_joining.then_some(JOINS_AFTER),
+            (is_joining || is_unknown).then_some(JOINS_AFTER),
             Some(REPLACED_AFTER),
             is_releasing.then_some(GIVEN_UP_AFTER),
         ];

@@ -39,6 +39,14 @@ impl From<&str> for Uid {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Timestamp(pub i64);
 
+impl Timestamp {
+    /// So many seconds later.
+    #[must_use]
+    pub const fn after(self, seconds: i64) -> Self {
+        Self(self.0.saturating_add(seconds))
+    }
+}
+
 /// Namespace and name of a Service.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ServiceKey {
@@ -76,6 +84,32 @@ pub struct World {
     pub protection: Option<Protection>,
     /// What applies to the whole cluster.
     pub settings: Settings,
+    /// What the last round remembers.
+    pub memory: Memory,
+}
+
+/// What no object tells: since when something is so. Every round gives it back renewed, and
+/// whoever owns the world keeps it. A new leader begins with none: it waits anew.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Memory {
+    /// Since when a node is preferred by at least two routers more than another one.
+    pub uneven_since: Option<Timestamp>,
+    /// When a router was given another preferred node for that.
+    pub evened_at: Option<Timestamp>,
+    /// Routers that somebody has moved: they are evened out last.
+    pub wished: BTreeSet<Arc<str>>,
+    /// Since when a router's Active has not taken up what it states.
+    pub behind_since: BTreeMap<Arc<str>, Timestamp>,
+    /// Who was asked last to take a router over, and when.
+    pub asked: BTreeMap<Arc<str>, (Arc<str>, Timestamp)>,
+    /// Since when a router's candidates hear a stranger on its VRID.
+    pub disturbed_since: BTreeMap<Arc<str>, Timestamp>,
+    /// When a router got another VRID for that.
+    pub evaded_at: BTreeMap<Arc<str>, Timestamp>,
+    /// The VRIDs that routers had when the world was looked at last.
+    pub vrids: BTreeMap<(Family, Vrid), Arc<str>>,
+    /// VRIDs that are free again: whose they were, and since when.
+    pub freed: BTreeMap<(Family, Vrid), (Arc<str>, Timestamp)>,
 }
 
 /// What applies to the whole cluster.
@@ -92,6 +126,17 @@ pub struct Settings {
 impl Default for Settings {
     fn default() -> Self {
         Self { default_class: true, mirror: false, cluster: "".into() }
+    }
+}
+
+impl Memory {
+    /// Forgets the routers that are gone.
+    pub(super) fn forget(&mut self, is_gone: impl Fn(&str) -> bool) {
+        self.wished.retain(|name| !is_gone(name));
+        self.behind_since.retain(|name, _| !is_gone(name));
+        self.asked.retain(|name, _| !is_gone(name));
+        self.disturbed_since.retain(|name, _| !is_gone(name));
+        self.evaded_at.retain(|name, _| !is_gone(name));
     }
 }
 
@@ -131,6 +176,8 @@ pub struct Service {
     pub ports: BTreeSet<Port>,
     /// `spec.externalTrafficPolicy` is Local.
     pub local: bool,
+    /// `spec.publishNotReadyAddresses`: its pods count before they are ready.
+    pub publish_not_ready: bool,
     /// The pods it selects; sharers of policy Local need the same.
     pub selector: Labels,
     /// Its labels.
@@ -200,6 +247,8 @@ pub struct RouterObject {
     pub generation: i64,
     /// What it says.
     pub spec: RouterSpec,
+    /// The annotation `barevip.io/move-to`: the node that somebody wants it to be served by.
+    pub move_to: Option<Arc<str>>,
 }
 
 /// What a `VirtualRouter` says, as far as the cluster decides it.
@@ -213,10 +262,35 @@ pub struct RouterSpec {
     pub vrid: Vrid,
     /// Its addresses and who has them.
     pub claims: BTreeMap<IpAddr, Claim>,
+    /// Claims that other routers serve: those of Services of policy Local.
+    pub elsewhere: BTreeMap<IpAddr, Elsewhere>,
+    /// Other routers' claims that it serves.
+    pub guests: BTreeMap<IpAddr, Guest>,
     /// Who may become Active.
     pub candidates: Vec<Candidate>,
     /// The candidate that is asked to take over.
     pub takeover: Option<Arc<str>>,
+}
+
+/// Who serves a claim that its home does not.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Elsewhere {
+    /// The router.
+    pub router: Arc<str>,
+    /// The home has served it, and it is not known yet that its Active does so no more: that
+    /// router has to wait.
+    pub leaving: bool,
+}
+
+/// How a router serves another one's claim.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Guest {
+    /// It announces it.
+    Served,
+    /// It does not any more, which its Active may not have taken up.
+    Leaving,
+    /// No node serves it here any more.
+    Left,
 }
 
 /// An address that somebody has or had.
@@ -275,13 +349,44 @@ pub struct Report {
     /// Links that can carry addresses (up, carrier, no bridge or bond master), and their own
     /// addresses.
     pub links: BTreeMap<Arc<str>, Vec<IpNet>>,
-    /// Routers that it is Active for, and the statement of them that it has taken up.
-    pub active: BTreeMap<Arc<str>, (Uid, i64)>,
+    /// Routers that it is Active for.
+    pub active: BTreeMap<Arc<str>, Reign>,
     /// VRIDs that others use on its links: no router of ours lists their addresses.
     pub foreign: BTreeSet<(Family, Vrid)>,
 }
 
+/// What an agent says of a router that it is Active for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reign {
+    /// The object that it has taken up.
+    pub uid: Uid,
+    /// Its generation.
+    pub generation: i64,
+    /// The VRID that it announces it with; `None` from agents that do not tell.
+    pub vrid: Option<Vrid>,
+}
+
 impl RouterSpec {
+    /// Whether there is anything to announce.
+    #[must_use]
+    pub fn serves(&self) -> bool {
+        self.served() > 0
+    }
+
+    /// How many addresses it announces.
+    #[must_use]
+    pub fn served(&self) -> usize {
+        let own = self.claims.iter().filter(|(_, claim)| !matches!(claim, Claim::Released(_)));
+        let own = own.filter(|(address, _)| !self.elsewhere.contains_key(*address));
+        own.count() + self.guests.values().filter(|guest| **guest == Guest::Served).count()
+    }
+
+    /// Whether nothing lives in it, nor visits it.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.claims.is_empty() && self.guests.is_empty()
+    }
+
     /// Addresses that Services have.
     pub fn held(&self) -> impl Iterator<Item = (IpAddr, &[Holder])> {
         self.claims.iter().filter_map(|(address, claim)| match claim {

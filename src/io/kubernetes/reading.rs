@@ -3,7 +3,8 @@
 
 mod pool;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1 as core;
@@ -12,11 +13,12 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 
 pub use self::pool::pool_object;
 use super::resources::{
-    ADDRESSES, ALLOCATED, AddressEntry, Announcer, DRAIN, IpFamily, POOL, SHARE, VirtualRouter,
+    ADDRESSES, ALLOCATED, AddressEntry, Announcer, DRAIN, GuestState, IpFamily, MOVE_TO, POOL,
+    SHARE, VirtualRouter,
 };
 use crate::engine::cluster::world::{
-    Claim, Condition, Holder, Ingress, Node, Port, Protocol, Release, Report, RouterObject,
-    RouterSpec, Service, ServiceKey, Timestamp, Uid,
+    Claim, Condition, Elsewhere, Guest, Holder, Ingress, Node, Port, Protocol, Reign, Release,
+    Report, RouterObject, RouterSpec, Service, ServiceKey, Timestamp, Uid,
 };
 use crate::model::{AddressRange, Candidate, Family, Invalid, Priority, Vrid};
 
@@ -75,6 +77,7 @@ pub fn service(service: core::Service) -> Service {
         requires_both: spec.ip_family_policy.as_deref() == Some("RequireDualStack"),
         ports: spec.ports.unwrap_or_default().iter().filter_map(port).collect(),
         local: spec.external_traffic_policy.as_deref() == Some("Local"),
+        publish_not_ready: spec.publish_not_ready_addresses.unwrap_or(false),
         selector: spec.selector.unwrap_or_default(),
         labels: meta.labels.unwrap_or_default(),
         requested: requested.into_iter().chain(annotations.remove(ADDRESSES)).collect(),
@@ -124,10 +127,28 @@ fn port(port: &core::ServicePort) -> Option<Port> {
 /// The field that holds no legal value: only the controller writes these, so somebody else did.
 pub fn router_object(router: VirtualRouter) -> Result<RouterObject, Invalid> {
     let spec = router.spec;
+    let address = |field: &str, text: &str| {
+        let parsed = text.parse::<IpAddr>();
+        parsed.map_err(|_| Invalid::new(format!("{field}: {text:?} is no IP address")))
+    };
+    let mut elsewhere = BTreeMap::new();
+    for entry in &spec.addresses {
+        if let Some(router) = entry.served_by.as_deref() {
+            let other = Elsewhere { router: router.into(), leaving: entry.leaving };
+            elsewhere.insert(address("spec.addresses", &entry.ip)?, other);
+        }
+    }
+    let guests = spec.guests.iter().map(|guest| {
+        let state = match guest.state {
+            GuestState::Served => Guest::Served,
+            GuestState::Leaving => Guest::Leaving,
+            GuestState::Left => Guest::Left,
+        };
+        Ok((address("spec.guests", &guest.ip)?, state))
+    });
+    let guests = guests.collect::<Result<_, Invalid>>()?;
     let claims = spec.addresses.into_iter().map(|entry| {
-        let address = entry.ip.parse().map_err(|_| {
-            Invalid::new(format!("spec.addresses: {:?} is no IP address", entry.ip))
-        })?;
+        let address = address("spec.addresses", &entry.ip)?;
         claim(entry).map(|claim| (address, claim))
     });
     let candidates = spec.candidates.into_iter().map(|candidate| {
@@ -145,9 +166,16 @@ pub fn router_object(router: VirtualRouter) -> Result<RouterObject, Invalid> {
             family: family(spec.family),
             vrid: Vrid::try_from(spec.vrid)?,
             claims: claims.collect::<Result<_, Invalid>>()?,
+            elsewhere,
+            guests,
             candidates: candidates.collect::<Result<_, Invalid>>()?,
             takeover: spec.takeover.map(Into::into),
         },
+        move_to: router
+            .metadata
+            .annotations
+            .and_then(|mut all| all.remove(MOVE_TO))
+            .map(Into::into),
     })
 }
 
@@ -228,8 +256,12 @@ pub fn report(announcer: &Announcer) -> Option<Report> {
         (Arc::from(link.name.as_str()), addresses)
     });
     let active = status.active.iter().map(|active| {
-        let statement = (Uid::from(active.uid.as_str()), active.generation);
-        (Arc::from(active.router.as_str()), statement)
+        let reign = Reign {
+            uid: Uid::from(active.uid.as_str()),
+            generation: active.generation,
+            vrid: active.vrid.and_then(|vrid| Vrid::try_from(vrid).ok()),
+        };
+        (Arc::from(active.router.as_str()), reign)
     });
     let foreign: BTreeSet<_> = status
         .foreign

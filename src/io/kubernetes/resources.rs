@@ -13,8 +13,8 @@ pub use self::ingress_pool::{
     SharedBy, VridRange,
 };
 pub use self::virtual_router::{
-    AddressEntry, AddressHolder, AddressRelease, CandidateNode, IpFamily, VirtualRouter,
-    VirtualRouterSpec, VirtualRouterStatus,
+    AddressEntry, AddressHolder, AddressRelease, CandidateNode, GuestEntry, GuestState, IpFamily,
+    VirtualRouter, VirtualRouterSpec, VirtualRouterStatus,
 };
 
 /// The API group of all of them.
@@ -31,5 +31,8 @@ pub const ADDRESSES: &str = "barevip.io/addresses";
 pub const POOL: &str = "barevip.io/pool";
 /// The Service annotation whose equal value allows to share an address.
 pub const SHARE: &str = "barevip.io/share";
+/// The `VirtualRouter` annotation that asks to be served by the node that it names. The controller
+/// removes it when that is done, or can't be.
+pub const MOVE_TO: &str = "barevip.io/move-to";
 /// The Node annotation that asks to hand everything over.
 pub const DRAIN: &str = "barevip.io/drain";

@@ -14,13 +14,13 @@ use tokio::time::timeout;
 use super::reading;
 use super::resources::{
     ALLOCATED, AddressEntry, AddressHolder, AddressRelease, Announcer, AnnouncerSpec,
-    CandidateNode, FIELD_MANAGER, IngressPool, IngressPoolStatus, IpFamily, VirtualRouter,
-    VirtualRouterSpec,
+    CandidateNode, FIELD_MANAGER, GuestEntry, GuestState, IngressPool, IngressPoolStatus, IpFamily,
+    MOVE_TO, VirtualRouter, VirtualRouterSpec,
 };
 use super::watch::{PoolSeen, Seen};
 use crate::engine::cluster::decision::{RouterChange, ServiceChange};
 use crate::engine::cluster::world::{
-    Claim, Condition, RouterObject, RouterSpec, Service, ServiceKey, Timestamp, Uid,
+    Claim, Condition, Guest, RouterObject, RouterSpec, Service, ServiceKey, Timestamp, Uid,
 };
 use crate::model::Family;
 
@@ -97,13 +97,19 @@ impl Writer {
                 let params = PostParams { field_manager: manager(), ..PostParams::default() };
                 answer(api.create(&params, &VirtualRouter::new(name, router_spec(spec)))).await?
             }
-            RouterChange::Update { uid, generation, spec } => {
-                let patch = json!([
-                    {"op": "test", "path": "/metadata/uid", "value": &*uid.0},
-                    {"op": "test", "path": "/metadata/generation", "value": generation},
-                    {"op": "replace", "path": "/spec", "value": router_spec(spec)},
-                ]);
-                let patch = serde_json::from_value(patch).map_err(kube::Error::SerdeError)?;
+            RouterChange::Update { uid, generation, spec, answered } => {
+                let mut patch = vec![
+                    json!({"op": "test", "path": "/metadata/uid", "value": &*uid.0}),
+                    json!({"op": "test", "path": "/metadata/generation", "value": generation}),
+                    json!({"op": "replace", "path": "/spec", "value": router_spec(spec)}),
+                ];
+                if let Some(wish) = answered {
+                    let path = format!("/metadata/annotations/{}", MOVE_TO.replace('/', "~1"));
+                    patch.push(json!({"op": "test", "path": path, "value": &**wish}));
+                    patch.push(json!({"op": "remove", "path": path}));
+                }
+                let patch =
+                    serde_json::from_value(Value::Array(patch)).map_err(kube::Error::SerdeError)?;
                 answer(api.patch(name, &patched(), &Patch::Json::<()>(patch))).await?
             }
             RouterChange::Delete { uid, .. } => {
@@ -272,7 +278,19 @@ pub fn router_spec(spec: &RouterSpec) -> VirtualRouterSpec {
             Family::Ipv6 => IpFamily::IPv6,
         },
         vrid: spec.vrid.get(),
-        addresses: spec.claims.iter().map(|(ip, claim)| entry(ip.to_string(), claim)).collect(),
+        addresses: spec
+            .claims
+            .iter()
+            .map(|(ip, claim)| {
+                let elsewhere = spec.elsewhere.get(ip);
+                AddressEntry {
+                    served_by: elsewhere.map(|elsewhere| elsewhere.router.to_string()),
+                    leaving: elsewhere.is_some_and(|elsewhere| elsewhere.leaving),
+                    ..entry(ip.to_string(), claim)
+                }
+            })
+            .collect(),
+        guests: spec.guests.iter().map(|(ip, guest)| guest_entry(ip.to_string(), *guest)).collect(),
         candidates: spec
             .candidates
             .iter()
@@ -284,6 +302,15 @@ pub fn router_spec(spec: &RouterSpec) -> VirtualRouterSpec {
             .collect(),
         takeover: spec.takeover.as_ref().map(ToString::to_string),
     }
+}
+
+fn guest_entry(ip: String, guest: Guest) -> GuestEntry {
+    let state = match guest {
+        Guest::Served => GuestState::Served,
+        Guest::Leaving => GuestState::Leaving,
+        Guest::Left => GuestState::Left,
+    };
+    GuestEntry { ip, state }
 }
 
 fn entry(ip: String, claim: &Claim) -> AddressEntry {
@@ -299,6 +326,8 @@ fn entry(ip: String, claim: &Claim) -> AddressEntry {
                 })
                 .collect(),
             released: None,
+            served_by: None,
+            leaving: false,
         },
         Claim::Released(release) => AddressEntry {
             ip,
@@ -309,6 +338,8 @@ fn entry(ip: String, claim: &Claim) -> AddressEntry {
                 name: release.by.name.to_string(),
                 confirmed: release.confirmed,
             }),
+            served_by: None,
+            leaving: false,
         },
     }
 }

@@ -121,11 +121,14 @@ impl Api {
         let object = RouterObject {
             uid,
             generation: generation + 1,
+            move_to: None,
             spec: RouterSpec {
                 pool: Arc::clone(&wanted.pool),
                 family: wanted.family,
                 vrid: Vrid::try_from(100).unwrap(),
                 claims: wanted.claims.clone(),
+                elsewhere: BTreeMap::new(),
+                guests: BTreeMap::new(),
                 candidates: Vec::new(),
                 takeover: None,
             },

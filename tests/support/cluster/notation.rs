@@ -66,6 +66,7 @@ pub(crate) fn service(name: &str) -> (Uid, Service) {
         requires_both: false,
         ports: [Port { protocol: Protocol::Tcp, number: 80 }].into(),
         local: false,
+        publish_not_ready: false,
         selector: BTreeMap::new(),
         labels: BTreeMap::new(),
         requested: Vec::new(),

@@ -62,6 +62,9 @@ pub struct ActiveRouter {
     pub uid: String,
     /// Its generation.
     pub generation: i64,
+    /// The VRID that it announces it with: a router that comes back gets it again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub vrid: Option<u8>,
 }
 
 /// A VRID that somebody else uses.

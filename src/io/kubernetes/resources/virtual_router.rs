@@ -37,6 +37,10 @@ pub struct VirtualRouterSpec {
     /// Its addresses: who has them, or since when they rest.
     #[serde(default)]
     pub addresses: Vec<AddressEntry>,
+    /// Addresses that other routers of the pool have the claim on, and this one serves: those of
+    /// Services of policy Local that select the same pods.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub guests: Vec<GuestEntry>,
     /// The nodes that may announce, the preferred one first.
     #[serde(default)]
     pub candidates: Vec<CandidateNode>,
@@ -56,6 +60,7 @@ pub enum IpFamily {
 
 /// One address.
 #[derive(KubeSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub struct AddressEntry {
     /// The address.
     pub ip: String,
@@ -65,6 +70,32 @@ pub struct AddressEntry {
     /// How it was given back. Such an address is no longer announced, and rests.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub released: Option<AddressRelease>,
+    /// The router that serves it instead of this one: its Services are of policy Local.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub served_by: Option<String>,
+    /// This router has served it, and is about to let go of it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub leaving: bool,
+}
+
+/// An address that another router of the pool has the claim on, and this one serves.
+#[derive(KubeSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct GuestEntry {
+    /// The address.
+    pub ip: String,
+    /// Served; or Leaving, while a node may still serve it; or Left.
+    pub state: GuestState,
+}
+
+/// How far an address is that another router has the claim on.
+#[derive(JsonSchema, Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum GuestState {
+    /// It is announced here.
+    Served,
+    /// It is not announced here any more, but a node may not know that yet.
+    Leaving,
+    /// No node serves it here any more.
+    Left,
 }
 
 /// A Service that has an address.
