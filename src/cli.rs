@@ -113,6 +113,22 @@ Example:
   KUBECONFIG=~/.kube/config barevip controller --namespace barevip-system"
     )]
     Controller(ControllerFlags),
+    /// Announce this node's share of the cluster's load-balancer addresses
+    ///
+    /// Runs on every node: takes part in the elections of the virtual routers that the controller
+    /// gives to this node, and answers for their addresses where it wins. Needs CAP_NET_ADMIN and
+    /// CAP_NET_RAW in the node's network namespace. The cluster is that of the pod that it runs
+    /// in, else of the file that KUBECONFIG names.
+    ///
+    /// While the API server is away everything goes on, failovers too; a restarted agent goes on
+    /// with the plan that it remembers.
+    #[command(
+        verbatim_doc_comment,
+        after_help = "\
+Example:
+  KUBECONFIG=/etc/barevip/kubeconfig barevip agent --node-name worker-1"
+    )]
+    Agent(AgentFlags),
     /// Print the Kubernetes manifests
     ///
     /// Prints what deploy/ holds, for kubectl apply -f -: all of it in the order of installation,
@@ -233,6 +249,26 @@ pub enum Manifests {
     Policies,
     /// The controller, its namespace and its rights
     Controller,
+}
+
+/// How the agent runs.
+#[derive(Clone, Debug, Args)]
+pub struct AgentFlags {
+    /// This node's name in the cluster
+    #[arg(long, env = "NODE_NAME", value_name = "NAME")]
+    pub node_name: String,
+    /// Where the last plan is remembered
+    #[arg(long, default_value = "/var/lib/barevip", value_name = "DIRECTORY")]
+    pub state_dir: PathBuf,
+    /// Where `barevip status` finds the agent
+    #[arg(long, default_value = "/run/barevip/cluster.sock", value_name = "PATH")]
+    pub socket: PathBuf,
+    /// Where it answers /healthz and /state besides [default: nowhere]
+    #[arg(long, value_name = "ADDRESS")]
+    pub http: Option<SocketAddr>,
+    /// About how often everything is listed anew, besides being watched
+    #[arg(long, default_value = "10m", value_parser = parse_duration, value_name = "DURATION")]
+    pub relist_period: Duration,
 }
 
 /// How the controller runs.

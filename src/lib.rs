@@ -27,6 +27,7 @@ pub mod model;
 
 /// Wires: one file for each command and role.
 pub mod app {
+    pub mod agent;
     pub mod check;
     pub mod cleanup;
     pub mod controller;
@@ -64,6 +65,7 @@ pub mod engine {
         mod evenness;
         mod groups;
         mod hash;
+        mod manner;
         pub mod placement;
         pub mod protection;
         mod standing;
@@ -116,14 +118,17 @@ pub mod io {
 
     /// The API server: what it shows, and how it is written to.
     pub mod kubernetes {
+        pub mod announcer;
         pub mod client;
         pub mod event;
         mod follow;
         pub mod lease;
+        pub mod plan;
         pub mod pool_status;
         pub mod protection;
         pub mod reading;
         pub mod resources;
+        pub mod routers;
         pub mod watch;
         pub mod write;
     }

@@ -40,6 +40,13 @@ fn dispatch(command: Command) -> anyhow::Result<()> {
                 relist: flags.relist_period,
             })
         }
+        Command::Agent(flags) => app::agent::run(&app::agent::Options {
+            node: flags.node_name,
+            state_dir: flags.state_dir,
+            socket: flags.socket,
+            http: flags.http,
+            relist: flags.relist_period,
+        }),
         Command::Manifests { part } => print_manifests(part, &mut out),
         Command::Check { config } => app::check::run(&config, &mut out),
         Command::Status { socket, output } => {

@@ -162,6 +162,8 @@ pub struct Interval(u16);
 impl Interval {
     /// 200 ms: failover in about 0.6 s, and room to spare for a busy node.
     pub const DEFAULT: Self = Self(20);
+    /// What the wire can carry at most: 40.95 s.
+    pub const LONGEST: Self = Self(4095);
 
     /// From the wire's unit; `None` for 0 and for more than 12 bits.
     #[must_use]

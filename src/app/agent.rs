@@ -142,6 +142,7 @@ impl Agent {
         let mut events = self.node.events();
         let mut give_up: Option<Instant> = None;
         let result = loop {
+            let due = self.due();
             tokio::select! {
                 biased;
                 name = signals.next() => {
@@ -165,7 +166,7 @@ impl Agent {
                     self.reported(ended.context("a report has ended by a panic")?);
                 }
                 () = at(give_up) => break Err(hung_in_stop()),
-                () = sleep_until(self.look_at.min(self.due())) => self.look().await,
+                () = sleep_until(due) => self.look().await,
             }
         };
         while let Ok(told) = events.try_recv() {
@@ -236,7 +237,8 @@ impl Agent {
         let report = self.reporting.is_empty().then(|| self.pace.due());
         let next = report.into_iter().chain(self.held.poll_timeout()).min();
         let now = clock::since_boot();
-        next.map_or(self.look_at, |at| Instant::now() + at.since(now))
+        let next = next.map(|at| Instant::now() + at.since(now));
+        next.map_or(self.look_at, |at| at.min(self.look_at))
     }
 
     /// Looks at the node, and reports what is due.

@@ -22,6 +22,7 @@ pub fn run(config: &Path, out: &mut impl Write) -> anyhow::Result<()> {
 fn describe(router: &VirtualRouter, out: &mut impl Write) -> io::Result<()> {
     let link = match &router.link {
         LinkSelector::Name(name) => format!("on {name}"),
+        LinkSelector::OneOf(names) => format!("on one of {}", names.join(", ")),
         LinkSelector::Subnet => "on the link in the addresses' subnet".to_owned(),
     };
     let adverts = match router.transport.peers.len() {

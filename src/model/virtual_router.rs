@@ -140,6 +140,8 @@ impl Default for Transport {
 pub enum LinkSelector {
     /// The link of this name.
     Name(String),
+    /// The first of these names whose link can carry it.
+    OneOf(Vec<String>),
     /// The link with an own address in the addresses' subnet, so that the router follows it to a
     /// bridge.
     Subnet,

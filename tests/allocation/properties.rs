@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use barevip::engine::cluster::allocator::allocate;
 use barevip::engine::cluster::world::{
-    Claim, Holder, Port, Protocol, Release, RouterObject, RouterSpec, Service, ServiceKey,
+    Claim, Holder, Manner, Port, Protocol, Release, RouterObject, RouterSpec, Service, ServiceKey,
     Timestamp, Uid, World,
 };
 use barevip::model::range::number;
@@ -97,6 +97,7 @@ fn any_world() -> impl Strategy<Value = World> {
                     guests: BTreeMap::new(),
                     candidates: Vec::new(),
                     takeover: None,
+                    manner: Manner::default(),
                 },
             });
             router.spec.claims.insert(address, claim);

@@ -106,7 +106,7 @@ fn shows(service: &Service, address: IpAddr) -> bool {
 mod tests {
     use super::*;
     use crate::engine::cluster::world::{
-        Claim, Holder, Ingress, RouterSpec, ServiceKey, Timestamp,
+        Claim, Holder, Ingress, Manner, RouterSpec, ServiceKey, Timestamp,
     };
     use crate::model::{Family, Vrid};
 
@@ -148,6 +148,7 @@ mod tests {
             guests: [].into(),
             candidates: Vec::new(),
             takeover: None,
+            manner: Manner::default(),
         })
     }
 

@@ -91,6 +91,8 @@ pub(super) struct Architect<'a> {
     pub(super) memory: Memory,
     pub(super) conditions: BTreeMap<(Arc<str>, &'static str), Condition>,
     wake_at: Option<Timestamp>,
+    /// Routers, those to be made included.
+    pub(super) count: u32,
 }
 
 /// What is to become of one existing router.
@@ -129,6 +131,8 @@ impl<'a> Architect<'a> {
         let mut memory = world.memory.clone();
         memory.forget(|name| !world.routers.contains_key(name));
         let vrids = Vrids::new(world, &mut memory, now);
+        let new = wanted.keys().filter(|name| !world.routers.contains_key(*name)).count();
+        let count = u32::try_from(world.routers.len() + new).unwrap_or(u32::MAX);
         Self {
             world,
             now,
@@ -139,6 +143,7 @@ impl<'a> Architect<'a> {
             memory,
             conditions: BTreeMap::new(),
             wake_at: None,
+            count,
         }
     }
 
@@ -187,7 +192,9 @@ impl<'a> Architect<'a> {
         let elsewhere =
             self.groups.elsewhere(None, &claims, Home { is_settled: false, is_current: true });
         let guests = self.groups.guests(name, family, &BTreeMap::new(), false);
+        let manner = self.manner(&pool, family, &candidates, None);
         let mut spec = RouterSpec {
+            manner,
             pool,
             family,
             vrid,
@@ -234,6 +241,8 @@ impl<'a> Architect<'a> {
             self.ask(name, &mut plan);
             self.evade(name, &mut plan);
         }
+        let RouterSpec { pool, family, candidates, .. } = &plan.spec;
+        plan.spec.manner = self.manner(pool, *family, candidates, Some(&old.manner));
         self.firsts.change(heading(&object.spec), heading(&plan.spec));
         plan
     }

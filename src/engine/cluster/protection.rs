@@ -145,7 +145,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::engine::cluster::world::{Claim, Holder, RouterSpec, ServiceKey, Uid};
+    use crate::engine::cluster::world::{Claim, Holder, Manner, RouterSpec, ServiceKey, Uid};
     use crate::model::{Family, Vrid};
 
     fn networks(texts: &[&str]) -> Vec<IpNet> {
@@ -162,6 +162,7 @@ mod tests {
             claims: BTreeMap::from([(address.parse().unwrap(), Claim::Held(vec![holder]))]),
             candidates: Vec::new(),
             takeover: None,
+            manner: Manner::default(),
         }
     }
 

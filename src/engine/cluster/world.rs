@@ -10,7 +10,7 @@ use std::sync::Arc;
 use ipnet::IpNet;
 
 use super::protection::Protection;
-use crate::model::{AddressRange, Candidate, Family, Labels, Pool, Vrid};
+use crate::model::{AddressRange, Candidate, Family, Interval, Labels, Pool, Preempt, Vrid};
 
 /// Uid of an object; a re-created namesake has another.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -270,6 +270,35 @@ pub struct RouterSpec {
     pub candidates: Vec<Candidate>,
     /// The candidate that is asked to take over.
     pub takeover: Option<Arc<str>>,
+    /// How it is announced.
+    pub manner: Manner,
+}
+
+/// How a router is announced: copied from its pool, so that its nodes need nothing else.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Manner {
+    /// Links that may carry it; empty: the one with an own address in the addresses' subnet.
+    pub interfaces: Vec<String>,
+    /// How often the Active node advertises.
+    pub interval: Interval,
+    /// Whether a higher candidate takes over from a lower one.
+    pub preempt: Preempt,
+    /// To the VRRP group besides each candidate's address.
+    pub multicast: bool,
+    /// Each candidate's own address on the router's link, as far as it is known.
+    pub peers: BTreeMap<String, IpAddr>,
+}
+
+impl Default for Manner {
+    fn default() -> Self {
+        Self {
+            interfaces: Vec::new(),
+            interval: Interval::DEFAULT,
+            preempt: Preempt::default(),
+            multicast: true,
+            peers: BTreeMap::new(),
+        }
+    }
 }
 
 /// Who serves a claim that its home does not.

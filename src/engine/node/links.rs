@@ -148,6 +148,9 @@ impl LinkSnapshot {
                 .iter()
                 .find(|link| link.name == *name)
                 .ok_or_else(|| LinkFault::Missing(name.clone()))?,
+            LinkSelector::OneOf(names) => {
+                self.named(names).ok_or_else(|| LinkFault::Missing(names.join(", nor ")))?
+            }
             LinkSelector::Subnet => self.in_subnet_of(router).ok_or(LinkFault::NoSubnet)?,
         };
         let name = || link.name.clone();
@@ -164,6 +167,13 @@ impl LinkSnapshot {
             Some(_) => Ok(link),
             None => Err(LinkFault::NoSource(name(), router.family)),
         }
+    }
+
+    /// The first of these names whose link works, else the first that is there.
+    fn named(&self, names: &[String]) -> Option<&Link> {
+        let links = || names.iter().filter_map(|name| self.links.iter().find(|l| l.name == *name));
+        let works = |link: &&Link| link.up && link.carrier && link.master.is_none();
+        links().find(works).or_else(|| links().next())
     }
 
     /// A link whose own addresses' subnet holds the router's addresses; one that works comes

@@ -91,10 +91,8 @@ impl Reporter {
         let patch = Patch::Merge(json!({
             "status": {"at": at, "links": links, "active": active, "foreign": foreign},
         }));
-        let params = PatchParams {
-            field_manager: Some(FIELD_MANAGER.to_owned()),
-            ..PatchParams::default()
-        };
+        let params =
+            PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
         match timeout(PATIENCE, self.api.patch_status(&self.node, &params, &patch)).await {
             Ok(written) => Ok(written.map(drop)?),
             Err(_) => Err(ReportError::Unanswered),

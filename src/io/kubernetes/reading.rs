@@ -5,6 +5,7 @@ mod pool;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
+use std::str::FromStr;
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1 as core;
@@ -14,11 +15,11 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 pub use self::pool::pool_object;
 use super::resources::{
     ADDRESSES, ALLOCATED, AddressEntry, Announcer, DRAIN, GuestState, IpFamily, MOVE_TO, POOL,
-    SHARE, VirtualRouter,
+    SHARE, VirtualRouter, VirtualRouterSpec,
 };
 use crate::engine::cluster::world::{
-    Claim, Condition, Elsewhere, Guest, Holder, Ingress, Node, Port, Protocol, Reign, Release,
-    Report, RouterObject, RouterSpec, Service, ServiceKey, Timestamp, Uid,
+    Claim, Condition, Elsewhere, Guest, Holder, Ingress, Manner, Node, Port, Protocol, Reign,
+    Release, Report, RouterObject, RouterSpec, Service, ServiceKey, Timestamp, Uid,
 };
 use crate::model::{AddressRange, Candidate, Family, Invalid, Priority, Vrid};
 
@@ -147,6 +148,7 @@ pub fn router_object(router: VirtualRouter) -> Result<RouterObject, Invalid> {
         Ok((address("spec.guests", &guest.ip)?, state))
     });
     let guests = guests.collect::<Result<_, Invalid>>()?;
+    let manner = manner(&spec)?;
     let claims = spec.addresses.into_iter().map(|entry| {
         let address = address("spec.addresses", &entry.ip)?;
         claim(entry).map(|claim| (address, claim))
@@ -170,6 +172,7 @@ pub fn router_object(router: VirtualRouter) -> Result<RouterObject, Invalid> {
             guests,
             candidates: candidates.collect::<Result<_, Invalid>>()?,
             takeover: spec.takeover.map(Into::into),
+            manner,
         },
         move_to: router
             .metadata
@@ -177,6 +180,33 @@ pub fn router_object(router: VirtualRouter) -> Result<RouterObject, Invalid> {
             .and_then(|mut all| all.remove(MOVE_TO))
             .map(Into::into),
     })
+}
+
+fn manner(spec: &VirtualRouterSpec) -> Result<Manner, Invalid> {
+    let usual = Manner::default();
+    let peers = spec.candidates.iter().filter_map(|candidate| {
+        let address = candidate.address.as_ref()?;
+        let parsed = address
+            .parse()
+            .map_err(|_| Invalid::new(format!("spec.candidates: {address:?} is no IP address")));
+        Some(parsed.map(|address| (candidate.node.clone(), address)))
+    });
+    Ok(Manner {
+        interfaces: spec.interfaces.clone(),
+        interval: stated("spec.interval", spec.interval.as_deref(), usual.interval)?,
+        preempt: stated("spec.preempt", spec.preempt.as_deref(), usual.preempt)?,
+        multicast: spec.multicast.unwrap_or(usual.multicast),
+        peers: peers.collect::<Result<_, Invalid>>()?,
+    })
+}
+
+fn stated<T: FromStr<Err = Invalid>>(
+    field: &str,
+    text: Option<&str>,
+    usual: T,
+) -> Result<T, Invalid> {
+    let Some(text) = text else { return Ok(usual) };
+    text.parse().map_err(|error| Invalid::new(format!("{field}: {error}")))
 }
 
 fn claim(entry: AddressEntry) -> Result<Claim, Invalid> {

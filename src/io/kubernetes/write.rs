@@ -297,10 +297,15 @@ pub fn router_spec(spec: &RouterSpec) -> VirtualRouterSpec {
             .map(|candidate| CandidateNode {
                 node: candidate.node.clone(),
                 priority: candidate.priority.get(),
+                address: spec.manner.peers.get(&candidate.node).map(ToString::to_string),
                 joining: candidate.joining,
             })
             .collect(),
         takeover: spec.takeover.as_ref().map(ToString::to_string),
+        interfaces: spec.manner.interfaces.clone(),
+        interval: Some(spec.manner.interval.to_string()),
+        preempt: Some(spec.manner.preempt.to_string()),
+        multicast: Some(spec.manner.multicast),
     }
 }
 

@@ -7,7 +7,8 @@ use std::sync::Arc;
 
 use barevip::engine::cluster::decision::{Notice, RouterClaims};
 use barevip::engine::cluster::world::{
-    Claim, Condition, Ingress, Release, RouterObject, RouterSpec, Service, Timestamp, Uid, World,
+    Claim, Condition, Ingress, Manner, Release, RouterObject, RouterSpec, Service, Timestamp, Uid,
+    World,
 };
 use barevip::model::Vrid;
 
@@ -131,6 +132,7 @@ impl Api {
                 guests: BTreeMap::new(),
                 candidates: Vec::new(),
                 takeover: None,
+                manner: Manner::default(),
             },
         };
         self.writes.push(format!("{name} {:?}", wanted.claims));

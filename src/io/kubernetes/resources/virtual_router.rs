@@ -47,6 +47,19 @@ pub struct VirtualRouterSpec {
     /// The candidate that is asked to take over now.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub takeover: Option<String>,
+    /// Links that may carry the addresses; none: the one with an own address in their network.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub interfaces: Vec<String>,
+    /// How often the node that announces advertises ("200ms").
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub interval: Option<String>,
+    /// Whether a preferred node that returns takes its addresses back: "now", "never" or
+    /// "after 5m" of being well.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub preempt: Option<String>,
+    /// Whether adverts go to the VRRP group besides each candidate's address. Default: true.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub multicast: Option<bool>,
 }
 
 /// A family of addresses, as in a Service's `ipFamilies`.
@@ -130,6 +143,9 @@ pub struct CandidateNode {
     pub node: String,
     /// Its priority, 1 to 254; the highest one that is alive announces.
     pub priority: u8,
+    /// Its own address on the link, which adverts are sent to besides the VRRP group.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub address: Option<String>,
     /// New beside an Active one: silent until it has heard it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub joining: bool,
