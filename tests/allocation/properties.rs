@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use barevip::engine::cluster::allocator::allocate;
 use barevip::engine::cluster::world::{
-    Claim, Holder, Port, Protocol, Release, RouterObject, RouterSpec, Service, ServiceKey,
+    Claim, Claims, Holder, Port, Protocol, Release, RouterObject, RouterSpec, Service, ServiceKey,
     Timestamp, Uid, World,
 };
 use barevip::model::range::number;
@@ -91,7 +91,7 @@ fn any_world() -> impl Strategy<Value = World> {
                     pool: "lan".into(),
                     family: Family::Ipv4,
                     vrid: Vrid::try_from(100).unwrap(),
-                    claims: BTreeMap::new(),
+                    claims: Claims::default(),
                     candidates: Vec::new(),
                     takeover: None,
                 },

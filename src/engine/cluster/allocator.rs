@@ -15,6 +15,7 @@
 //!   else is left: then the one that has been at rest longest is given, if no node serves it.
 
 mod condition;
+mod few;
 mod ledger;
 mod ours;
 mod pools;

@@ -8,7 +8,7 @@ use super::candidates::{Firsts, Site, first};
 use super::decision::{RouterChange, RouterClaims};
 use super::standing::Standing;
 use super::vrids::Vrids;
-use super::world::{Claim, Condition, RouterObject, RouterSpec, Timestamp, World};
+use super::world::{Claim, Claims, Condition, RouterObject, RouterSpec, Timestamp, World};
 use crate::model::range::number;
 use crate::model::{Family, Pool};
 
@@ -49,7 +49,7 @@ pub fn place(world: &World, wanted: BTreeMap<Arc<str>, RouterClaims>, now: Times
         let is_left_over = object.spec.claims.is_empty();
         let claims = match standing.get(name) {
             Some(router) => router.claims.clone(),
-            None if is_left_over => BTreeMap::new(),
+            None if is_left_over => Claims::default(),
             None => continue,
         };
         let standing = Standing::new(world, name, object, now);
@@ -120,7 +120,7 @@ impl<'a> Architect<'a> {
         &mut self,
         name: &str,
         object: &'a RouterObject,
-        mut claims: BTreeMap<IpAddr, Claim>,
+        mut claims: Claims,
         standing: &Standing<'_>,
     ) -> Option<RouterChange> {
         let RouterObject { uid, generation, spec: old } = object;
@@ -168,17 +168,19 @@ impl<'a> Architect<'a> {
 
 /// Confirms the releases that the object `shown` states too, if nobody serves anything that it
 /// states no more. A confirmation is never taken back.
-fn confirm(
-    claims: &mut BTreeMap<IpAddr, Claim>,
-    shown: &BTreeMap<IpAddr, Claim>,
-    is_settled: bool,
-) {
-    for (address, claim) in claims {
-        if let (Claim::Released(release), Some(Claim::Released(shown))) =
-            (claim, shown.get(address))
-            && (release.at, &release.by) == (shown.at, &shown.by)
-        {
-            release.confirmed |= shown.confirmed || is_settled;
+fn confirm(claims: &mut Claims, shown: &Claims, is_settled: bool) {
+    let is_confirmed = |(address, claim): &(&IpAddr, &Claim)| match (claim, shown.get(*address)) {
+        (Claim::Released(release), Some(Claim::Released(shown))) => {
+            (release.at, &release.by) == (shown.at, &shown.by)
+                && !release.confirmed
+                && (shown.confirmed || is_settled)
+        }
+        _ => false,
+    };
+    let confirmed: Vec<_> = claims.iter().filter(is_confirmed).map(|(at, _)| *at).collect();
+    for address in confirmed {
+        if let Some(Claim::Released(release)) = claims.get_mut(&address) {
+            release.confirmed = true;
         }
     }
 }

@@ -5,6 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::net::IpAddr;
+use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
 use ipnet::IpNet;
@@ -209,11 +210,41 @@ pub struct RouterSpec {
     /// Its identifier on the LAN.
     pub vrid: Vrid,
     /// Its addresses and who has them.
-    pub claims: BTreeMap<IpAddr, Claim>,
+    pub claims: Claims,
     /// Who may become Active.
     pub candidates: Vec<Candidate>,
     /// The candidate that is asked to take over.
     pub takeover: Option<Arc<str>>,
+}
+
+/// The claims of one router. Copies share them until one is changed: nearly all rounds change none.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Claims(Arc<BTreeMap<IpAddr, Claim>>);
+
+impl Deref for Claims {
+    type Target = BTreeMap<IpAddr, Claim>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.0
+    }
+}
+
+impl DerefMut for Claims {
+    fn deref_mut(&mut self) -> &mut Self::Target {
+        Arc::make_mut(&mut self.0)
+    }
+}
+
+impl From<BTreeMap<IpAddr, Claim>> for Claims {
+    fn from(claims: BTreeMap<IpAddr, Claim>) -> Self {
+        Self(claims.into())
+    }
+}
+
+impl FromIterator<(IpAddr, Claim)> for Claims {
+    fn from_iter<I: IntoIterator<Item = (IpAddr, Claim)>>(claims: I) -> Self {
+        claims.into_iter().collect::<BTreeMap<_, _>>().into()
+    }
 }
 
 /// An address that somebody has or had.

@@ -378,7 +378,7 @@ impl<'w> Round<'_, 'w> {
                 continue;
             }
             let is_shown = wanted.is_none_or(|wanted| {
-                self.ledger.entry(wanted).is_some_and(|entry| entry.is_shown_for(member.uid))
+                self.ledger.entry(wanted).is_some_and(|entry| entry.is_shown_for(member))
             });
             let goes = |a: &IpAddr| is_shown && Some(*a) != wanted && !member.publishes(*a);
             let gone: Vec<_> = held.iter().copied().filter(goes).collect();
