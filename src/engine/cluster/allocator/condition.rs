@@ -5,10 +5,10 @@ use std::net::IpAddr;
 
 use super::ledger::Ledger;
 use super::ours::Member;
+use super::outcome::{Lack, Outcome};
 use super::pools::Source;
 use super::requests::opening;
 use super::sharing::{Clash, key_of};
-use super::waiting::{Lack, Outcome};
 use crate::engine::cluster::decision::Notice;
 use crate::engine::cluster::world::Condition;
 use crate::model::Family;

@@ -7,9 +7,9 @@ use ipnet::IpNet;
 
 use super::ledger::{Entry, Ledger, State, router_capacity};
 use super::ours::{Member, Roster};
+use super::outcome::{Lack, Outcome};
 use super::pools::{Fault, Judged, Pools, Source};
 use super::reserved::Reserved;
-use super::waiting::{Lack, Outcome};
 use crate::engine::cluster::decision::PoolReport;
 use crate::engine::cluster::world::{Condition, Timestamp};
 use crate::model::range::number;
