@@ -33,12 +33,15 @@ pub struct VirtualRouterSpec {
     /// The family of all its addresses.
     pub family: IpFamily,
     /// Its identifier on the LAN, 1 to 255.
+    #[schemars(with = "i32", range(min = 1, max = 255))]
     pub vrid: u8,
     /// Its addresses: who has them, or since when they rest.
     #[serde(default)]
+    #[x_kube(merge_strategy = ListMerge::Map(vec!["ip".into()]))]
     pub addresses: Vec<AddressEntry>,
     /// The nodes that may announce, the preferred one first.
     #[serde(default)]
+    #[x_kube(merge_strategy = ListMerge::Map(vec!["node".into()]))]
     pub candidates: Vec<CandidateNode>,
     /// The candidate that is asked to take over now.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -98,6 +101,7 @@ pub struct CandidateNode {
     /// Its name.
     pub node: String,
     /// Its priority, 1 to 254; the highest one that is alive announces.
+    #[schemars(with = "i32", range(min = 1, max = 254))]
     pub priority: u8,
     /// New beside an Active one: silent until it has heard it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -113,5 +117,6 @@ pub struct VirtualRouterStatus {
     pub active: Option<String>,
     /// What is wrong, if something is.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[x_kube(merge_strategy = ListMerge::Map(vec!["type".into()]))]
     pub conditions: Vec<Condition>,
 }
