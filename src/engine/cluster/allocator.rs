@@ -67,7 +67,8 @@ pub fn allocate(world: &World, now: Timestamp) -> Allocation {
     let roster = Roster::new(world);
     let pools = Pools::new(world);
     let reserved = Reserved::new(&roster, &pools);
-    let ledger = Ledger::read(world, &roster, &pools, now);
+    let mut ledger = Ledger::read(world, &roster, &pools, now);
+    pools.giving().for_each(|source| ledger.pin(source));
     let search = Search::default();
     let mut round =
         Round { pools: &pools, reserved: &reserved, taken: &world.taken, ledger, search };
@@ -98,6 +99,6 @@ fn protected(pools: &Pools<'_>, ledger: &Ledger<'_>) -> Vec<IpNet> {
     let ranges = pools.sources().flat_map(|source| source.pool.addresses.iter().copied());
     let beyond = ledger
         .entries()
-        .filter(|(_, entry)| entry.source.is_none() && matches!(entry.state, State::Held(_)));
+        .filter(|(_, entry)| entry.source.is_none() && !matches!(entry.state, State::Resting(_)));
     report::networks(ranges.chain(beyond.map(|(address, _)| AddressRange::from(address))))
 }

@@ -254,6 +254,8 @@ pub enum Claim {
     Held(Vec<Holder>),
     /// Nobody's any more, resting.
     Released(Release),
+    /// Announced for no Service: its pool pins it.
+    Pinned,
 }
 
 /// A Service that has an address.
@@ -314,7 +316,7 @@ impl RouterSpec {
     pub fn held(&self) -> impl Iterator<Item = (IpAddr, &[Holder])> {
         self.claims.iter().filter_map(|(address, claim)| match claim {
             Claim::Held(holders) => Some((*address, holders.as_slice())),
-            Claim::Released(_) => None,
+            Claim::Released(_) | Claim::Pinned => None,
         })
     }
 }

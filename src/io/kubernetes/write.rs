@@ -299,6 +299,7 @@ fn entry(ip: String, claim: &Claim) -> AddressEntry {
                 })
                 .collect(),
             released: None,
+            pinned: false,
         },
         Claim::Released(release) => AddressEntry {
             ip,
@@ -309,7 +310,9 @@ fn entry(ip: String, claim: &Claim) -> AddressEntry {
                 name: release.by.name.to_string(),
                 confirmed: release.confirmed,
             }),
+            pinned: false,
         },
+        Claim::Pinned => AddressEntry { ip, holders: Vec::new(), released: None, pinned: true },
     }
 }
 

@@ -33,6 +33,8 @@ pub(super) enum State<'w> {
     Held(Few<Member<'w>>),
     /// Nobody has it, and it rests.
     Resting(Release),
+    /// Its pool pins it: announced, and never given.
+    Pinned,
 }
 
 /// An address that somebody has or had.
@@ -54,7 +56,7 @@ impl<'w> Entry<'w> {
     pub(super) fn holders(&self) -> &[Member<'w>] {
         match &self.state {
             State::Held(holders) => holders,
-            State::Resting(_) => &[],
+            State::Resting(_) | State::Pinned => &[],
         }
     }
 
@@ -63,7 +65,7 @@ impl<'w> Entry<'w> {
         match self.shown {
             Some(Claim::Held(_)) if self.is_as_shown => self.holders().contains(&member),
             Some(Claim::Held(holders)) => holders.iter().any(|holder| holder.uid == *member.uid),
-            Some(Claim::Released(_)) | None => false,
+            Some(Claim::Released(_) | Claim::Pinned) | None => false,
         }
     }
 
@@ -72,6 +74,7 @@ impl<'w> Entry<'w> {
         match &self.state {
             State::Resting(release) => Claim::Released(release.clone()),
             State::Held(members) => Claim::Held(members.iter().map(holder).collect()),
+            State::Pinned => Claim::Pinned,
         }
     }
 
@@ -81,7 +84,7 @@ impl<'w> Entry<'w> {
             State::Resting(release) => {
                 Some(rested_at(release.at, self.source.map(|source| source.pool)))
             }
-            State::Held(_) => None,
+            State::Held(_) | State::Pinned => None,
         }
     }
 }
@@ -97,6 +100,8 @@ struct Home<'w> {
     shown: Option<&'w Claims>,
     /// Whether they may be others than those.
     is_changed: bool,
+    /// Whether it is known what its pool says: it can be read, or is gone.
+    is_readable: bool,
 }
 
 /// All of it.
@@ -157,6 +162,7 @@ impl<'w> Ledger<'w> {
                 size: 0,
                 shown: Some(&spec.claims),
                 is_changed: false,
+                is_readable: world.pools.get(&spec.pool).is_none_or(|pool| pool.pool.is_ok()),
             });
             let claim = |(address, claim): (&IpAddr, &'w Claim)| {
                 (*address, matches!(claim, Claim::Released(_)), home, claim)
@@ -227,6 +233,16 @@ impl<'w> Ledger<'w> {
                 }
                 (State::Resting(release.clone()), true)
             }
+            Claim::Pinned if source.is_some_and(|source| source.pool.pins(address)) => {
+                (State::Pinned, true)
+            }
+            Claim::Pinned => {
+                let home = self.homes.get(home)?;
+                match home.is_readable {
+                    true => (State::Resting(unpinned(&home.pool, self.now)), false),
+                    false => (State::Pinned, true),
+                }
+            }
         };
         if let State::Resting(release) = &state {
             self.former.entry(release.by.clone()).or_default().insert(address);
@@ -294,25 +310,49 @@ impl<'w> Ledger<'w> {
                 State::Held(holders) if holders.contains(&member) => return,
                 State::Held(holders) => holders.push(member),
                 State::Resting(_) => entry.state = State::Held(Few::One(member)),
+                State::Pinned => return,
             }
             entry.is_as_shown = false;
             entry.home
         } else {
             let home = self.home(address, source);
-            let state = State::Held(Few::One(member));
-            self.places.insert(address, self.entries.len());
-            self.entries.push(Entry {
-                home,
-                source: Some(source),
-                shown: None,
-                is_as_shown: false,
-                state,
-            });
-            self.stay(home, false);
+            self.add(address, home, source, State::Held(Few::One(member)));
             home
         };
         self.change(home);
         self.enter(address, Some(source), member);
+    }
+
+    fn add(&mut self, address: IpAddr, home: usize, source: Source<'w>, state: State<'w>) {
+        let (source, shown, is_as_shown) = (Some(source), None, false);
+        self.places.insert(address, self.entries.len());
+        self.entries.push(Entry { home, source, shown, is_as_shown, state });
+        self.stay(home, false);
+    }
+
+    /// Takes the addresses that `source` pins and no Service has; their routers may be full.
+    pub(super) fn pin(&mut self, source: Source<'w>) {
+        for address in source.pool.pinned.iter().map(|pinned| pinned.address) {
+            if !source.pool.contains(address) {
+                continue;
+            }
+            let is_full = self.is_home_full(address, source);
+            let home = match self.entry_mut(address) {
+                Some(entry) if !matches!(entry.state, State::Resting(_)) => continue,
+                Some(entry) => {
+                    entry.state = State::Pinned;
+                    entry.is_as_shown = false;
+                    entry.home
+                }
+                None if is_full => continue,
+                None => {
+                    let home = self.home(address, source);
+                    self.add(address, home, source, State::Pinned);
+                    home
+                }
+            };
+            self.change(home);
+        }
     }
 
     /// Where `address` is to live: a new router if need be.
@@ -325,6 +365,7 @@ impl<'w> Ledger<'w> {
                 size: 0,
                 shown: None,
                 is_changed: true,
+                is_readable: true,
             });
             self.homes.len() - 1
         })
@@ -349,6 +390,7 @@ impl<'w> Ledger<'w> {
         let end = shown.and_then(|claim| match claim {
             Claim::Held(_) => self.end_of(address, claim),
             Claim::Released(release) => Some(State::Resting(release.clone())),
+            Claim::Pinned => None,
         });
         match (end, self.entry_mut(address)) {
             (Some(state), Some(entry)) => entry.state = state,
@@ -437,6 +479,13 @@ impl<'w> Ledger<'w> {
         let by_name = self.by_name.into_iter();
         by_name.filter_map(|(name, home)| Some((name, routers.get_mut(home)?.take()?))).collect()
     }
+}
+
+/// How an address begins to rest that its pool pins no more. No namespace is called so, so that no
+/// Service takes it for its own.
+fn unpinned(pool: &Arc<str>, now: Timestamp) -> Release {
+    let by = ServiceKey { namespace: "IngressPool".into(), name: Arc::clone(pool) };
+    Release { at: now, by, confirmed: false }
 }
 
 fn holder(member: &Member<'_>) -> Holder {

@@ -246,6 +246,7 @@ impl<'w> Publisher<'_, 'w> {
                 None => "nobody has it".to_owned(),
             },
             State::Resting(release) => format!("it rests since {} had it", release.by),
+            State::Pinned => "its pool pins it".to_owned(),
         }
     }
 

@@ -62,7 +62,7 @@ impl<'w> Round<'_, 'w> {
             range.contains(address) && first <= address && address <= last
         };
         source.pool.addresses.iter().any(is_usable)
-            && !source.pool.pinned.iter().any(|pinned| pinned.address == address)
+            && !source.pool.pins(address)
             && !self.taken.iter().any(|(range, _)| range.contains(address))
             && self.rules().unclaimed_for(member, address, source).is_ok()
     }

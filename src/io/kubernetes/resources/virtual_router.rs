@@ -68,6 +68,9 @@ pub struct AddressEntry {
     /// How it was given back. Such an address is no longer announced, and rests.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub released: Option<AddressRelease>,
+    /// Whether its pool pins it: it is announced for no Service.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub pinned: bool,
 }
 
 /// A Service that has an address.
