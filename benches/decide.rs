@@ -38,7 +38,9 @@ const BAR: (u32, Duration) = (10_000, Duration::from_millis(10));
 
 fn main() -> ExitCode {
     print!("{:>9}", "Services");
-    ["settled", "one new", "waiting", "one key", "full", "floor"].map(|case| print!(" {case:>17}"));
+    for case in ["settled", "one new", "waiting", "one key", "full", "floor"] {
+        print!(" {case:>17}");
+    }
     println!();
     let mut holds = true;
     for size in SIZES {
@@ -59,7 +61,9 @@ fn main() -> ExitCode {
         }
         let full = median(&waiting, |changes| changes > 0);
         print!("{size:>9}");
-        [steady, one, all, sharing, full, floor].map(|took| print!(" {:>17}", shown(took, size)));
+        for took in [steady, one, all, sharing, full, floor] {
+            print!(" {:>17}", shown(took, size));
+        }
         println!();
         holds &= size != BAR.0 || steady <= BAR.1;
     }
