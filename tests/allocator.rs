@@ -54,6 +54,7 @@ mod support {
 mod allocation {
     mod full;
     mod life;
+    mod pinned;
     mod pools;
     mod properties;
     mod random;

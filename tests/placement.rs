@@ -99,7 +99,7 @@ fn wanted(numbers: impl IntoIterator<Item = u8>) -> BTreeMap<Arc<str>, RouterCla
 
 fn wanted_claim(number: u8, claim: Claim) -> (Arc<str>, RouterClaims) {
     let claims = BTreeMap::from([(IpAddr::from([172, 16, 0, number]), claim)]);
-    let router = RouterClaims { pool: "web".into(), family: Family::Ipv4, claims };
+    let router = RouterClaims { pool: "web".into(), family: Family::Ipv4, claims: claims.into() };
     (format!("web-v4-{number}").into(), router)
 }
 
@@ -492,7 +492,7 @@ fn vrids_are_hashed_unique_and_never_a_strangers() {
     let six: IpAddr = "2001:db8::1".parse().unwrap();
     let claims = BTreeMap::from([(six, held())]);
     let mut all = wanted(1..=4);
-    let six = RouterClaims { pool: "web".into(), family: Family::Ipv6, claims };
+    let six = RouterClaims { pool: "web".into(), family: Family::Ipv6, claims: claims.into() };
     all.insert("web-v6-1".into(), six);
 
     let placement = place(&world, all.clone(), NOW);

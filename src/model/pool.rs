@@ -75,7 +75,13 @@ impl Pool {
         };
         self.addresses.iter().any(in_usable)
             && !self.avoid.iter().any(|range| range.contains(address))
-            && !self.pinned.iter().any(|pinned| pinned.address == address)
+            && !self.pins(address)
+    }
+
+    /// Whether `address` is always announced and never given out.
+    #[must_use]
+    pub fn pins(&self, address: IpAddr) -> bool {
+        self.contains(address) && self.pinned.iter().any(|pinned| pinned.address == address)
     }
 
     /// Its ranges of one family, in the order stated.

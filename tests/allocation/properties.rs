@@ -5,8 +5,8 @@ use std::net::IpAddr;
 
 use barevip::engine::cluster::allocator::allocate;
 use barevip::engine::cluster::world::{
-    Claim, Holder, Manner, Port, Protocol, Release, RouterObject, RouterSpec, Service, ServiceKey,
-    Timestamp, Uid, World,
+    Claim, Claims, Holder, Manner, Port, Protocol, Release, RouterObject, RouterSpec, Service,
+    ServiceKey, Timestamp, Uid, World,
 };
 use barevip::model::range::number;
 use barevip::model::{Family, Vrid};
@@ -92,7 +92,7 @@ fn any_world() -> impl Strategy<Value = World> {
                     pool: "lan".into(),
                     family: Family::Ipv4,
                     vrid: Vrid::try_from(100).unwrap(),
-                    claims: BTreeMap::new(),
+                    claims: Claims::default(),
                     elsewhere: BTreeMap::new(),
                     guests: BTreeMap::new(),
                     candidates: Vec::new(),

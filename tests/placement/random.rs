@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use barevip::engine::cluster::decision::{RouterChange, RouterClaims};
 use barevip::engine::cluster::placement::place;
-use barevip::engine::cluster::world::World;
+use barevip::engine::cluster::world::{Claims, World};
 use barevip::model::{Family, Priority, Vrid};
 use proptest::prelude::*;
 
@@ -78,7 +78,7 @@ proptest! {
             // What is not wanted any more is emptied.
             let mut all = wanted(numbers);
             for name in before.keys().filter(|name| !all.contains_key(*name)).cloned().collect::<Vec<_>>() {
-                let claims = BTreeMap::new();
+                let claims = Claims::default();
                 all.insert(name, RouterClaims { pool: "web".into(), family: Family::Ipv4, claims });
             }
             let placement = place(&world, all.clone(), NOW);

@@ -157,7 +157,7 @@ pub(super) fn state(known: Known<'_>, world: &World) -> Reply {
             Claim::Held(holders) => {
                 (*address, holders.iter().map(|holder| holder.service.to_string()).collect())
             }
-            Claim::Released(_) => (*address, Vec::new()),
+            Claim::Released(_) | Claim::Pinned => (*address, Vec::new()),
         });
         let state = RouterState {
             vrid: router.spec.vrid.get(),

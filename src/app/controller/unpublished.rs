@@ -143,7 +143,7 @@ mod tests {
             pool: "default".into(),
             family: Family::Ipv4,
             vrid: Vrid::try_from(100).unwrap(),
-            claims: [(ADDRESS.parse().unwrap(), Claim::Held(vec![holder]))].into(),
+            claims: [(ADDRESS.parse().unwrap(), Claim::Held(vec![holder]))].into_iter().collect(),
             elsewhere: [].into(),
             guests: [].into(),
             candidates: Vec::new(),

@@ -15,8 +15,10 @@
 //!   else is left: then the one that has been at rest longest is given, if no node serves it.
 
 mod condition;
+mod few;
 mod ledger;
 mod ours;
+mod outcome;
 mod pools;
 mod publish;
 mod report;
@@ -34,11 +36,12 @@ use ipnet::IpNet;
 pub use self::ledger::router_capacity;
 use self::ledger::{Ledger, State};
 use self::ours::{Roster, Standing};
+use self::outcome::Outcome;
 use self::pools::Pools;
 use self::publish::Publisher;
 use self::reserved::Reserved;
 use self::search::Search;
-use self::waiting::{Outcome, Round};
+use self::waiting::Round;
 use super::decision::{PoolReport, RouterClaims, ServiceChange};
 use super::world::{Timestamp, World};
 use crate::model::AddressRange;
@@ -64,7 +67,8 @@ pub fn allocate(world: &World, now: Timestamp) -> Allocation {
     let roster = Roster::new(world);
     let pools = Pools::new(world);
     let reserved = Reserved::new(&roster, &pools);
-    let ledger = Ledger::read(world, &roster, &pools, now);
+    let mut ledger = Ledger::read(world, &roster, &pools, now);
+    pools.giving().for_each(|source| ledger.pin(source));
     let search = Search::default();
     let mut round =
         Round { pools: &pools, reserved: &reserved, taken: &world.taken, ledger, search };
@@ -95,6 +99,6 @@ fn protected(pools: &Pools<'_>, ledger: &Ledger<'_>) -> Vec<IpNet> {
     let ranges = pools.sources().flat_map(|source| source.pool.addresses.iter().copied());
     let beyond = ledger
         .entries()
-        .filter(|(_, entry)| entry.source.is_none() && matches!(entry.state, State::Held(_)));
+        .filter(|(_, entry)| entry.source.is_none() && !matches!(entry.state, State::Resting(_)));
     report::networks(ranges.chain(beyond.map(|(address, _)| AddressRange::from(address))))
 }

@@ -2,12 +2,11 @@
 //! server refuses it if that has passed; then it is decided anew.
 
 use std::collections::BTreeMap;
-use std::net::IpAddr;
 use std::sync::Arc;
 
 use ipnet::IpNet;
 
-use super::world::{Claim, Condition, Ingress, Memory, RouterSpec, Timestamp, Uid};
+use super::world::{Claims, Condition, Ingress, Memory, RouterSpec, Timestamp, Uid};
 use crate::model::Family;
 
 /// All changes that the world needs. Claims come before publications: a Service's status changes
@@ -110,5 +109,5 @@ pub struct RouterClaims {
     /// The family of its addresses.
     pub family: Family,
     /// Its addresses.
-    pub claims: BTreeMap<IpAddr, Claim>,
+    pub claims: Claims,
 }

@@ -84,7 +84,7 @@ impl<'a> Groups<'a> {
         for (name, router) in wanted {
             let shown = world.routers.get(name).map(|object| &object.spec);
             let can_be_made = world.pools.get(&router.pool).is_some_and(|pool| pool.pool.is_ok());
-            for (address, claim) in &router.claims {
+            for (address, claim) in router.claims.iter() {
                 let Claim::Held(holders) = claim else { continue };
                 let holder = holders.iter().find_map(|holder| world.services.get(&holder.uid));
                 let now = shown.and_then(|spec| spec.elsewhere.get(address));

@@ -10,7 +10,7 @@ use super::groups::{Groups, Home, NewGroup};
 use super::standing::{Standing, incumbent};
 use super::succession::heading;
 use super::vrids::Vrids;
-use super::world::{Claim, Condition, Memory, RouterObject, RouterSpec, Timestamp, World};
+use super::world::{Claim, Claims, Condition, Memory, RouterObject, RouterSpec, Timestamp, World};
 use crate::model::range::number;
 use crate::model::{Family, Pool, Vrid};
 
@@ -55,7 +55,7 @@ pub fn place(world: &World, wanted: BTreeMap<Arc<str>, RouterClaims>, now: Times
         let is_left_over = object.spec.claims.is_empty();
         let claims = match known.get(name) {
             Some(router) => router.claims.clone(),
-            None if is_left_over => BTreeMap::new(),
+            None if is_left_over => Claims::default(),
             None => continue,
         };
         plans.insert(&**name, architect.plan(name, object, claims));
@@ -173,7 +173,7 @@ impl<'a> Architect<'a> {
                 impossible.insert(name);
                 continue;
             };
-            let router = RouterClaims { pool, family, claims: BTreeMap::new() };
+            let router = RouterClaims { pool, family, claims: Claims::default() };
             let change = self.build(&name, vrid, router);
             placement.routers.extend(change.map(|change| (name, change)));
         }
@@ -213,7 +213,7 @@ impl<'a> Architect<'a> {
         &mut self,
         name: &'a Arc<str>,
         object: &'a RouterObject,
-        mut claims: BTreeMap<IpAddr, Claim>,
+        mut claims: Claims,
     ) -> Plan<'a> {
         let standing = Standing::new(self.world, name, object, self.now);
         if let Some(at) = standing.wake_at() {
@@ -262,17 +262,19 @@ impl<'a> Architect<'a> {
 
 /// Confirms the releases that the object `shown` states too, if nobody serves anything that it
 /// states no more. A confirmation is never taken back.
-fn confirm(
-    claims: &mut BTreeMap<IpAddr, Claim>,
-    shown: &BTreeMap<IpAddr, Claim>,
-    is_settled: impl Fn(IpAddr) -> bool,
-) {
-    for (address, claim) in claims {
-        if let (Claim::Released(release), Some(Claim::Released(shown))) =
-            (claim, shown.get(address))
-            && (release.at, &release.by) == (shown.at, &shown.by)
-        {
-            release.confirmed |= shown.confirmed || is_settled(*address);
+fn confirm(claims: &mut Claims, shown: &Claims, is_settled: impl Fn(IpAddr) -> bool) {
+    let is_confirmed = |(address, claim): &(&IpAddr, &Claim)| match (claim, shown.get(*address)) {
+        (Claim::Released(release), Some(Claim::Released(shown))) => {
+            (release.at, &release.by) == (shown.at, &shown.by)
+                && !release.confirmed
+                && (shown.confirmed || is_settled(**address))
+        }
+        _ => false,
+    };
+    let confirmed: Vec<_> = claims.iter().filter(is_confirmed).map(|(at, _)| *at).collect();
+    for address in confirmed {
+        if let Some(Claim::Released(release)) = claims.get_mut(&address) {
+            release.confirmed = true;
         }
     }
 }

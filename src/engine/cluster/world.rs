@@ -5,6 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::net::IpAddr;
+use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
 use ipnet::IpNet;
@@ -261,7 +262,7 @@ pub struct RouterSpec {
     /// Its identifier on the LAN.
     pub vrid: Vrid,
     /// Its addresses and who has them.
-    pub claims: BTreeMap<IpAddr, Claim>,
+    pub claims: Claims,
     /// Claims that other routers serve: those of Services of policy Local.
     pub elsewhere: BTreeMap<IpAddr, Elsewhere>,
     /// Other routers' claims that it serves.
@@ -322,6 +323,36 @@ pub enum Guest {
     Left,
 }
 
+/// The claims of one router. Copies share them until one is changed: nearly all rounds change none.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Claims(Arc<BTreeMap<IpAddr, Claim>>);
+
+impl Deref for Claims {
+    type Target = BTreeMap<IpAddr, Claim>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.0
+    }
+}
+
+impl DerefMut for Claims {
+    fn deref_mut(&mut self) -> &mut Self::Target {
+        Arc::make_mut(&mut self.0)
+    }
+}
+
+impl From<BTreeMap<IpAddr, Claim>> for Claims {
+    fn from(claims: BTreeMap<IpAddr, Claim>) -> Self {
+        Self(claims.into())
+    }
+}
+
+impl FromIterator<(IpAddr, Claim)> for Claims {
+    fn from_iter<I: IntoIterator<Item = (IpAddr, Claim)>>(claims: I) -> Self {
+        claims.into_iter().collect::<BTreeMap<_, _>>().into()
+    }
+}
+
 /// An address that somebody has or had.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Claim {
@@ -329,6 +360,8 @@ pub enum Claim {
     Held(Vec<Holder>),
     /// Nobody's any more, resting.
     Released(Release),
+    /// Announced for no Service: its pool pins it.
+    Pinned,
 }
 
 /// A Service that has an address.
@@ -420,7 +453,7 @@ impl RouterSpec {
     pub fn held(&self) -> impl Iterator<Item = (IpAddr, &[Holder])> {
         self.claims.iter().filter_map(|(address, claim)| match claim {
             Claim::Held(holders) => Some((*address, holders.as_slice())),
-            Claim::Released(_) => None,
+            Claim::Released(_) | Claim::Pinned => None,
         })
     }
 }

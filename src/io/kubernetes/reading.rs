@@ -221,9 +221,12 @@ fn claim(entry: AddressEntry) -> Result<Claim, Invalid> {
             confirmed: released.confirmed,
         }));
     }
+    if entry.pinned {
+        return Ok(Claim::Pinned);
+    }
     if entry.holders.is_empty() {
         return Err(Invalid::new(format!(
-            "spec.addresses: {} has neither holders nor a release",
+            "spec.addresses: {} has neither holders nor a release, and is not pinned",
             entry.ip
         )));
     }

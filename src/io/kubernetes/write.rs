@@ -333,6 +333,7 @@ fn entry(ip: String, claim: &Claim) -> AddressEntry {
             released: None,
             served_by: None,
             leaving: false,
+            pinned: false,
         },
         Claim::Released(release) => AddressEntry {
             ip,
@@ -343,6 +344,15 @@ fn entry(ip: String, claim: &Claim) -> AddressEntry {
                 name: release.by.name.to_string(),
                 confirmed: release.confirmed,
             }),
+            served_by: None,
+            leaving: false,
+            pinned: false,
+        },
+        Claim::Pinned => AddressEntry {
+            ip,
+            holders: Vec::new(),
+            released: None,
+            pinned: true,
             served_by: None,
             leaving: false,
         },

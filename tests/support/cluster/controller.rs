@@ -120,7 +120,7 @@ impl Controller {
 fn pairs(claims: &BTreeMap<IpAddr, Claim>) -> Vec<(IpAddr, Uid)> {
     let holders = |claim: &Claim| match claim {
         Claim::Held(holders) => holders.iter().map(|holder| holder.uid.clone()).collect(),
-        Claim::Released(_) => Vec::new(),
+        Claim::Released(_) | Claim::Pinned => Vec::new(),
     };
     claims.iter().flat_map(|(at, claim)| holders(claim).into_iter().map(|uid| (*at, uid))).collect()
 }

@@ -1,14 +1,14 @@
 //! The condition of a Service, in words for somebody who has `kubectl describe` and nothing else.
 
-use std::fmt;
+use std::fmt::{self, Write as _};
 use std::net::IpAddr;
 
 use super::ledger::Ledger;
 use super::ours::Member;
+use super::outcome::{Lack, Outcome};
 use super::pools::Source;
 use super::requests::opening;
-use super::sharing::Clash;
-use super::waiting::{Lack, Outcome};
+use super::sharing::{Clash, key_of};
 use crate::engine::cluster::decision::Notice;
 use crate::engine::cluster::world::Condition;
 use crate::model::Family;
@@ -41,12 +41,24 @@ pub(super) struct Said<'a, 'w> {
 impl<'w> Said<'_, 'w> {
     /// All of it.
     pub(super) fn condition(&self) -> Condition {
+        let (met, reason) = self.verdict();
+        Condition { met, reason: reason.to_owned(), message: self.to_string() }
+    }
+
+    /// Whether `condition` says just that.
+    pub(super) fn is(&self, condition: &Condition) -> bool {
+        let mut expected = Expected(&condition.message);
+        self.verdict() == (condition.met, &*condition.reason)
+            && write!(expected, "{self}").is_ok()
+            && expected.0.is_empty()
+    }
+
+    fn verdict(&self) -> (bool, &'static str) {
         let sources = self.granted().map(|(_, source)| source);
         let (has_any, is_gone) =
             sources.fold((false, false), |(_, gone), source| (true, gone || source.is_none()));
         let reason = self.reason(has_any, is_gone);
-        let met = matches!(reason, "Allocated" | "PoolGone");
-        Condition { met, reason: reason.to_owned(), message: self.to_string() }
+        (matches!(reason, "Allocated" | "PoolGone"), reason)
     }
 
     /// The addresses that it is to have, each with the pool that it lies in.
@@ -92,6 +104,7 @@ impl<'w> Said<'_, 'w> {
     /// Why it does not share the address that its key has.
     fn unshared(&self) -> Option<Clash<'w>> {
         let member = self.member;
+        key_of(&member)?;
         member.families().find_map(|family| {
             let own = self.outcome.has(family)?;
             let entry = self.ledger.entry(own)?;
@@ -154,6 +167,16 @@ impl fmt::Display for Said<'_, '_> {
             write!(f, "{space}{sentence}")?;
             space = " ";
         }
+        Ok(())
+    }
+}
+
+/// The rest of a text that is still to be written: another text is an error.
+struct Expected<'a>(&'a str);
+
+impl fmt::Write for Expected<'_> {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        self.0 = self.0.strip_prefix(text).ok_or(fmt::Error)?;
         Ok(())
     }
 }

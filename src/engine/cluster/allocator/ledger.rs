@@ -5,12 +5,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use super::few::Few;
 use super::ours::{Member, Roster, Standing};
 use super::pools::{Pools, Source, rested_at};
 use super::sharing::{Clash, Shares};
 use crate::engine::cluster::decision::RouterClaims;
 use crate::engine::cluster::placement;
-use crate::engine::cluster::world::{Claim, Holder, Release, ServiceKey, Timestamp, Uid, World};
+use crate::engine::cluster::world::{
+    Claim, Claims, Holder, Release, ServiceKey, Timestamp, Uid, World,
+};
 use crate::model::Family;
 
 /// Addresses that one router can hold: as many as an advert lists in one Ethernet frame and count
@@ -27,20 +30,24 @@ pub const fn router_capacity(family: Family) -> usize {
 #[derive(Clone, Debug)]
 pub(super) enum State<'w> {
     /// These Services have it; never empty.
-    Held(Vec<Member<'w>>),
+    Held(Few<Member<'w>>),
     /// Nobody has it, and it rests.
     Resting(Release),
+    /// Its pool pins it: announced, and never given.
+    Pinned,
 }
 
 /// An address that somebody has or had.
 #[derive(Clone, Debug)]
 pub(super) struct Entry<'w> {
-    /// The router that it lives in until it is free.
-    pub(super) home: Arc<str>,
+    /// The router that it lives in until it is free, by its place among the homes.
+    home: usize,
     /// The pool that it lies in now.
     pub(super) source: Option<Source<'w>>,
     /// What the world shows of it.
-    pub(super) shown: Option<&'w Claim>,
+    shown: Option<&'w Claim>,
+    /// Whether that is what it is to be.
+    is_as_shown: bool,
     pub(super) state: State<'w>,
 }
 
@@ -49,13 +56,26 @@ impl<'w> Entry<'w> {
     pub(super) fn holders(&self) -> &[Member<'w>] {
         match &self.state {
             State::Held(holders) => holders,
-            State::Resting(_) => &[],
+            State::Resting(_) | State::Pinned => &[],
         }
     }
 
     /// Whether the world shows that this Service has it: only then it is published.
-    pub(super) fn is_shown_for(&self, uid: &Uid) -> bool {
-        matches!(self.shown, Some(Claim::Held(holders)) if holders.iter().any(|h| h.uid == *uid))
+    pub(super) fn is_shown_for(&self, member: Member<'w>) -> bool {
+        match self.shown {
+            Some(Claim::Held(_)) if self.is_as_shown => self.holders().contains(&member),
+            Some(Claim::Held(holders)) => holders.iter().any(|holder| holder.uid == *member.uid),
+            Some(Claim::Released(_) | Claim::Pinned) | None => false,
+        }
+    }
+
+    /// What the world is to show of it.
+    fn claim(&self) -> Claim {
+        match &self.state {
+            State::Resting(release) => Claim::Released(release.clone()),
+            State::Held(members) => Claim::Held(members.iter().map(holder).collect()),
+            State::Pinned => Claim::Pinned,
+        }
     }
 
     /// When it may be given to anybody, while it rests.
@@ -64,28 +84,38 @@ impl<'w> Entry<'w> {
             State::Resting(release) => {
                 Some(rested_at(release.at, self.source.map(|source| source.pool)))
             }
-            State::Held(_) => None,
+            State::Held(_) | State::Pinned => None,
         }
     }
 }
 
 /// A router that has or had claims, or will have.
 #[derive(Debug)]
-struct Home {
+struct Home<'w> {
     pool: Arc<str>,
     family: Family,
     /// Its claims, those at rest counted.
     size: usize,
+    /// What the world shows of them.
+    shown: Option<&'w Claims>,
+    /// Whether they may be others than those.
+    is_changed: bool,
+    /// Whether it is known what its pool says: it can be read, or is gone.
+    is_readable: bool,
 }
 
 /// All of it.
 pub(super) struct Ledger<'w> {
     now: Timestamp,
     unpublished: &'w BTreeSet<(IpAddr, Uid)>,
-    entries: BTreeMap<IpAddr, Entry<'w>>,
-    homes: BTreeMap<Arc<str>, Home>,
+    /// Where each address is among the entries.
+    places: BTreeMap<IpAddr, usize>,
+    entries: Vec<Entry<'w>>,
+    homes: Vec<Home<'w>>,
+    /// Where each router is among the homes.
+    by_name: BTreeMap<Arc<str>, usize>,
     /// What each Service has, by its rank and family, ascending.
-    held: Vec<[Vec<IpAddr>; 2]>,
+    held: Vec<[Few<IpAddr>; 2]>,
     /// What Services of this name had and nobody has now.
     former: BTreeMap<ServiceKey, BTreeSet<IpAddr>>,
     pub(super) shares: Shares<'w>,
@@ -113,63 +143,111 @@ impl<'w> Ledger<'w> {
         let mut ledger = Self {
             now,
             unpublished: &world.unpublished,
-            entries: BTreeMap::new(),
-            homes: BTreeMap::new(),
-            held: vec![[const { Vec::new() }; 2]; roster.len()],
+            places: BTreeMap::new(),
+            entries: Vec::new(),
+            homes: Vec::with_capacity(world.routers.len()),
+            by_name: world.routers.keys().cloned().zip(0..).collect(),
+            held: vec![[const { Few::None }; 2]; roster.len()],
             former: BTreeMap::new(),
             shares: Shares::default(),
             displaced: BTreeMap::new(),
             foreign: BTreeMap::new(),
         };
         let mut claims = Vec::new();
-        for (name, router) in &world.routers {
-            let (pool, family) = (Arc::clone(&router.spec.pool), router.spec.family);
-            ledger.homes.insert(Arc::clone(name), Home { pool, family, size: 0 });
+        for (home, router) in world.routers.values().enumerate() {
+            let spec = &router.spec;
+            ledger.homes.push(Home {
+                pool: Arc::clone(&spec.pool),
+                family: spec.family,
+                size: 0,
+                shown: Some(&spec.claims),
+                is_changed: false,
+                is_readable: world.pools.get(&spec.pool).is_none_or(|pool| pool.pool.is_ok()),
+            });
             let claim = |(address, claim): (&IpAddr, &'w Claim)| {
-                (*address, matches!(claim, Claim::Released(_)), name, claim)
+                (*address, matches!(claim, Claim::Released(_)), home, claim)
             };
-            claims.extend(router.spec.claims.iter().map(claim));
+            claims.extend(spec.claims.iter().map(claim));
         }
         // An address that two routers claim stays where it is held, else in the first one.
         claims.sort_by_key(|(address, is_released, _, _)| (*address, *is_released));
-        claims.dedup_by_key(|(address, _, _, _)| *address);
-        for (address, _, name, claim) in claims {
-            ledger.read_claim(address, name, claim, roster, pools.of(address));
+        claims.dedup_by(|(address, _, home, _), (before, _, _, _)| {
+            let is_double = address == before;
+            if is_double && let Some(home) = ledger.homes.get_mut(*home) {
+                home.is_changed = true;
+            }
+            is_double
+        });
+        ledger.entries.reserve(claims.len());
+        let mut places = Vec::with_capacity(claims.len());
+        for (address, _, home, claim) in claims {
+            match ledger.read_claim(address, home, claim, roster, pools.of(address)) {
+                Some(entry) => {
+                    places.push((address, ledger.entries.len()));
+                    ledger.stay(home, entry.is_as_shown);
+                    ledger.entries.push(entry);
+                }
+                None => ledger.change(home),
+            }
         }
+        ledger.places = places.into_iter().collect();
         ledger
+    }
+
+    /// The home's claims are not those that the world shows.
+    fn change(&mut self, home: usize) {
+        if let Some(home) = self.homes.get_mut(home) {
+            home.is_changed = true;
+        }
+    }
+
+    /// One of the home's claims stays.
+    fn stay(&mut self, home: usize, is_as_shown: bool) {
+        if let Some(home) = self.homes.get_mut(home) {
+            home.size += 1;
+            home.is_changed |= !is_as_shown;
+        }
     }
 
     fn read_claim(
         &mut self,
         address: IpAddr,
-        name: &Arc<str>,
+        home: usize,
         claim: &'w Claim,
         roster: &Roster<'w>,
         source: Option<Source<'w>>,
-    ) {
-        let state = match claim {
-            Claim::Held(holders) => {
-                let holders = self.read_holders(address, holders, roster, source);
-                if holders.is_empty() {
-                    self.end_of(address, claim)
-                } else {
-                    Some(State::Held(holders))
+    ) -> Option<Entry<'w>> {
+        let (state, is_as_shown) = match claim {
+            Claim::Held(shown) => {
+                let holders = self.read_holders(address, shown, roster, source);
+                let is_as_shown = holders.len() == shown.len();
+                match *holders {
+                    [] => (self.end_of(address, claim)?, false),
+                    [_, ..] => (State::Held(holders), is_as_shown),
                 }
             }
             Claim::Released(release) => {
                 let rested = rested_at(release.at, source.map(|source| source.pool)) <= self.now;
-                (!(release.confirmed && rested)).then(|| State::Resting(release.clone()))
+                if release.confirmed && rested {
+                    return None;
+                }
+                (State::Resting(release.clone()), true)
+            }
+            Claim::Pinned if source.is_some_and(|source| source.pool.pins(address)) => {
+                (State::Pinned, true)
+            }
+            Claim::Pinned => {
+                let home = self.homes.get(home)?;
+                match home.is_readable {
+                    true => (State::Resting(unpinned(&home.pool, self.now)), false),
+                    false => (State::Pinned, true),
+                }
             }
         };
-        let Some(state) = state else { return };
         if let State::Resting(release) = &state {
             self.former.entry(release.by.clone()).or_default().insert(address);
         }
-        if let Some(home) = self.homes.get_mut(name) {
-            home.size += 1;
-        }
-        let entry = Entry { home: Arc::clone(name), source, shown: Some(claim), state };
-        self.entries.insert(address, entry);
+        Some(Entry { home, source, shown: Some(claim), is_as_shown, state })
     }
 
     fn read_holders(
@@ -178,8 +256,8 @@ impl<'w> Ledger<'w> {
         holders: &[Holder],
         roster: &Roster<'w>,
         source: Option<Source<'w>>,
-    ) -> Vec<Member<'w>> {
-        let mut kept: Vec<Member<'w>> = Vec::with_capacity(holders.len());
+    ) -> Few<Member<'w>> {
+        let mut kept = Few::None;
         for holder in holders {
             let Some(member) = roster.find(&holder.uid) else { continue };
             if member.standing == Standing::Foreign {
@@ -204,13 +282,14 @@ impl<'w> Ledger<'w> {
     fn enter(&mut self, address: IpAddr, source: Option<Source<'w>>, member: Member<'w>) {
         self.shares.enter(address, source, member);
         if let Some(held) = self.held_mut(member, Family::of(address))
-            && let Err(place) = held.binary_search(&address)
+            && !held.contains(&address)
         {
-            held.insert(place, address);
+            held.push(address);
+            held.sort_unstable();
         }
     }
 
-    fn held_mut(&mut self, member: Member<'w>, family: Family) -> Option<&mut Vec<IpAddr>> {
+    fn held_mut(&mut self, member: Member<'w>, family: Family) -> Option<&mut Few<IpAddr>> {
         self.held.get_mut(member.rank)?.get_mut(slot(family))
     }
 
@@ -226,24 +305,70 @@ impl<'w> Ledger<'w> {
 
     /// Gives `address` to `member`: beside those who have it, or in its home.
     pub(super) fn claim(&mut self, member: Member<'w>, address: IpAddr, source: Source<'w>) {
-        if let Some(entry) = self.entries.get_mut(&address) {
+        let home = if let Some(entry) = self.entry_mut(address) {
             match &mut entry.state {
                 State::Held(holders) if holders.contains(&member) => return,
                 State::Held(holders) => holders.push(member),
-                State::Resting(_) => entry.state = State::Held(vec![member]),
+                State::Resting(_) => entry.state = State::Held(Few::One(member)),
+                State::Pinned => return,
             }
+            entry.is_as_shown = false;
+            entry.home
         } else {
-            let home = placement::home(source.name, source.pool, address);
-            let row = self.homes.entry(Arc::clone(&home)).or_insert_with(|| Home {
+            let home = self.home(address, source);
+            self.add(address, home, source, State::Held(Few::One(member)));
+            home
+        };
+        self.change(home);
+        self.enter(address, Some(source), member);
+    }
+
+    fn add(&mut self, address: IpAddr, home: usize, source: Source<'w>, state: State<'w>) {
+        let (source, shown, is_as_shown) = (Some(source), None, false);
+        self.places.insert(address, self.entries.len());
+        self.entries.push(Entry { home, source, shown, is_as_shown, state });
+        self.stay(home, false);
+    }
+
+    /// Takes the addresses that `source` pins and no Service has; their routers may be full.
+    pub(super) fn pin(&mut self, source: Source<'w>) {
+        for address in source.pool.pinned.iter().map(|pinned| pinned.address) {
+            if !source.pool.contains(address) {
+                continue;
+            }
+            let is_full = self.is_home_full(address, source);
+            let home = match self.entry_mut(address) {
+                Some(entry) if !matches!(entry.state, State::Resting(_)) => continue,
+                Some(entry) => {
+                    entry.state = State::Pinned;
+                    entry.is_as_shown = false;
+                    entry.home
+                }
+                None if is_full => continue,
+                None => {
+                    let home = self.home(address, source);
+                    self.add(address, home, source, State::Pinned);
+                    home
+                }
+            };
+            self.change(home);
+        }
+    }
+
+    /// Where `address` is to live: a new router if need be.
+    fn home(&mut self, address: IpAddr, source: Source<'w>) -> usize {
+        let name = placement::home(source.name, source.pool, address);
+        *self.by_name.entry(name).or_insert_with(|| {
+            self.homes.push(Home {
                 pool: Arc::clone(source.name),
                 family: Family::of(address),
                 size: 0,
+                shown: None,
+                is_changed: true,
+                is_readable: true,
             });
-            row.size += 1;
-            let state = State::Held(vec![member]);
-            self.entries.insert(address, Entry { home, source: Some(source), shown: None, state });
-        }
-        self.enter(address, Some(source), member);
+            self.homes.len() - 1
+        })
     }
 
     /// Takes `address` from `member`; with its last holder it begins to rest.
@@ -251,27 +376,27 @@ impl<'w> Ledger<'w> {
         if let Some(held) = self.held_mut(member, Family::of(address)) {
             held.retain(|other| *other != address);
         }
-        let Some(entry) = self.entries.get_mut(&address) else { return };
+        let Some(place) = self.places.get(&address) else { return };
+        let Some(entry) = self.entries.get_mut(*place) else { return };
         let State::Held(holders) = &mut entry.state else { return };
         holders.retain(|other| *other != member);
+        entry.is_as_shown = false;
         self.shares.leave(address, entry.source, holders);
-        if !holders.is_empty() {
+        let (is_held, shown, home) = (!holders.is_empty(), entry.shown, entry.home);
+        self.change(home);
+        if is_held {
             return;
         }
-        let (shown, home) = (entry.shown, Arc::clone(&entry.home));
         let end = shown.and_then(|claim| match claim {
             Claim::Held(_) => self.end_of(address, claim),
             Claim::Released(release) => Some(State::Resting(release.clone())),
+            Claim::Pinned => None,
         });
-        match end {
-            Some(state) => {
-                if let Some(entry) = self.entries.get_mut(&address) {
-                    entry.state = state;
-                }
-            }
-            None => {
-                self.entries.remove(&address);
-                if let Some(home) = self.homes.get_mut(&home) {
+        match (end, self.entry_mut(address)) {
+            (Some(state), Some(entry)) => entry.state = state,
+            _ => {
+                self.places.remove(&address);
+                if let Some(home) = self.homes.get_mut(home) {
                     home.size = home.size.saturating_sub(1);
                 }
             }
@@ -279,20 +404,22 @@ impl<'w> Ledger<'w> {
     }
 
     pub(super) fn entry(&self, address: IpAddr) -> Option<&Entry<'w>> {
-        self.entries.get(&address)
+        self.entries.get(*self.places.get(&address)?)
+    }
+
+    fn entry_mut(&mut self, address: IpAddr) -> Option<&mut Entry<'w>> {
+        self.entries.get_mut(*self.places.get(&address)?)
     }
 
     /// All addresses that somebody has or had, ascending.
     pub(super) fn entries(&self) -> impl Iterator<Item = (IpAddr, &Entry<'w>)> {
-        self.entries.iter().map(|(address, entry)| (*address, entry))
+        let places = self.places.iter();
+        places.filter_map(|(address, place)| Some((*address, self.entries.get(*place)?)))
     }
 
     /// What `member` has of one family, ascending; two while it moves.
     pub(super) fn held(&self, member: Member<'w>, family: Family) -> &[IpAddr] {
-        self.held
-            .get(member.rank)
-            .and_then(|held| held.get(slot(family)))
-            .map_or(&[], Vec::as_slice)
+        self.held.get(member.rank).and_then(|held| held.get(slot(family))).map_or(&[], |held| held)
     }
 
     /// With whom `member` can't share `address` any more.
@@ -309,20 +436,21 @@ impl<'w> Ledger<'w> {
     pub(super) fn former(&self, key: &ServiceKey) -> impl Iterator<Item = IpAddr> + '_ {
         let former = self.former.get(key).into_iter().flatten().copied();
         former.filter(|address| {
-            matches!(self.entries.get(address), Some(Entry { state: State::Resting(_), .. }))
+            matches!(self.entry(*address), Some(Entry { state: State::Resting(_), .. }))
         })
     }
 
     /// Whether the router that `address` would live in has no room for one more.
     pub(super) fn is_home_full(&self, address: IpAddr, source: Source<'w>) -> bool {
         let name = placement::home(source.name, source.pool, address);
-        let size = self.homes.get(&name).map_or(0, |home| home.size);
+        let home = self.by_name.get(&name).and_then(|home| self.homes.get(*home));
+        let size = home.map_or(0, |home| home.size);
         size >= router_capacity(Family::of(address))
     }
 
     /// The earliest end of a rest that is still to come.
     pub(super) fn next_rest(&self) -> Option<Timestamp> {
-        let ends = self.entries.values().filter_map(Entry::rested_at);
+        let ends = self.entries().filter_map(|(_, entry)| entry.rested_at());
         ends.filter(|end| *end > self.now).min()
     }
 
@@ -332,24 +460,32 @@ impl<'w> Ledger<'w> {
 
     /// The claims that every router is to have.
     pub(super) fn into_routers(self) -> BTreeMap<Arc<str>, RouterClaims> {
-        let empty = |home: Home| RouterClaims {
-            pool: home.pool,
-            family: home.family,
-            claims: BTreeMap::new(),
-        };
-        let mut routers: BTreeMap<_, _> =
-            self.homes.into_iter().map(|(name, home)| (name, empty(home))).collect();
-        for (address, entry) in self.entries {
-            let claim = match entry.state {
-                State::Resting(release) => Claim::Released(release),
-                State::Held(members) => Claim::Held(members.iter().map(holder).collect()),
-            };
-            if let Some(router) = routers.get_mut(&entry.home) {
-                router.claims.insert(address, claim);
+        let mut changed = vec![BTreeMap::new(); self.homes.len()];
+        for (address, entry) in self.entries() {
+            let is_changed = |home: &Home<'_>| home.is_changed;
+            if self.homes.get(entry.home).is_some_and(is_changed)
+                && let Some(claims) = changed.get_mut(entry.home)
+            {
+                claims.insert(address, entry.claim());
             }
         }
-        routers
+        let claims = |(home, claims): (Home<'_>, BTreeMap<_, _>)| {
+            let shown = home.shown.filter(|_| !home.is_changed).cloned();
+            let claims = shown.unwrap_or_else(|| claims.into());
+            RouterClaims { pool: home.pool, family: home.family, claims }
+        };
+        let mut routers: Vec<_> =
+            self.homes.into_iter().zip(changed).map(claims).map(Some).collect();
+        let by_name = self.by_name.into_iter();
+        by_name.filter_map(|(name, home)| Some((name, routers.get_mut(home)?.take()?))).collect()
     }
+}
+
+/// How an address begins to rest that its pool pins no more. No namespace is called so, so that no
+/// Service takes it for its own.
+fn unpinned(pool: &Arc<str>, now: Timestamp) -> Release {
+    let by = ServiceKey { namespace: "IngressPool".into(), name: Arc::clone(pool) };
+    Release { at: now, by, confirmed: false }
 }
 
 fn holder(member: &Member<'_>) -> Holder {

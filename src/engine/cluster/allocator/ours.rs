@@ -90,34 +90,36 @@ pub(super) fn address_of(ingress: &Ingress) -> Option<IpAddr> {
 /// All Services, by age and by uid.
 pub(super) struct Roster<'w> {
     by_age: Vec<Member<'w>>,
-    /// The start of each uid, the uid and the rank, ascending.
-    by_uid: Vec<(u128, &'w Uid, usize)>,
+    /// The starts of all uids, ascending.
+    starts: Vec<u64>,
+    /// The ranks in the order of the uids.
+    by_uid: Vec<usize>,
 }
 
-/// The first 16 octets of a uid as a number of the same order: nearly always enough to tell two
+/// The first eight octets of a uid as a number of the same order: nearly always enough to tell two
 /// apart without looking further.
-fn start(uid: &Uid) -> u128 {
-    let padded = uid.0.bytes().chain(std::iter::repeat(0));
-    padded.take(16).fold(0, |number, octet| number << 8 | u128::from(octet))
+fn start(uid: &Uid) -> u64 {
+    match uid.0.as_bytes().first_chunk() {
+        Some(octets) => u64::from_be_bytes(*octets),
+        None => uid.0.bytes().chain([0; 8]).take(8).fold(0, |n, octet| n << 8 | u64::from(octet)),
+    }
 }
 
 impl<'w> Roster<'w> {
     pub(super) fn new(world: &'w World) -> Self {
-        let member = |(uid, service): (&'w Uid, &'w Service)| {
+        let services: Vec<_> = world.services.iter().collect();
+        let starts = services.iter().map(|(uid, _)| start(uid)).collect();
+        let created = services.iter().map(|(_, service)| service.created);
+        let mut order: Vec<_> = created.zip(0_usize..).collect();
+        order.sort_unstable();
+        let mut by_uid = vec![0; order.len()];
+        let by_age = order.into_iter().enumerate().filter_map(|(rank, (_, place))| {
+            *by_uid.get_mut(place)? = rank;
+            let (uid, service) = *services.get(place)?;
             let standing = Standing::of(service, &world.settings);
-            (service.created, Member { rank: 0, uid, service, standing })
-        };
-        let mut by_age: Vec<_> = world.services.iter().map(member).zip(0_usize..).collect();
-        let mut by_uid: Vec<_> = world.services.keys().map(|uid| (start(uid), uid, 0)).collect();
-        // Stable, and the map was in the order of the uids.
-        by_age.sort_by_key(|((created, _), _)| *created);
-        let ranked = by_age.into_iter().enumerate().map(|(rank, ((_, member), place))| {
-            if let Some((_, _, slot)) = by_uid.get_mut(place) {
-                *slot = rank;
-            }
-            Member { rank, ..member }
+            Some(Member { rank, uid, service, standing })
         });
-        Self { by_age: ranked.collect(), by_uid }
+        Self { by_age: by_age.collect(), starts, by_uid }
     }
 
     /// Every Service, the oldest first.
@@ -131,12 +133,13 @@ impl<'w> Roster<'w> {
     }
 
     pub(super) fn find(&self, uid: &Uid) -> Option<Member<'w>> {
-        let number = start(uid);
-        let place = self.by_uid.binary_search_by(|(other_number, other, _)| {
-            other_number.cmp(&number).then_with(|| (*other).cmp(uid))
-        });
-        let (_, _, rank) = place.ok().and_then(|place| self.by_uid.get(place))?;
-        self.by_age.get(*rank).copied()
+        let start = start(uid);
+        let first = self.starts.partition_point(|other| *other < start);
+        let alike = self.starts.get(first..)?.partition_point(|other| *other == start);
+        let alike = self.by_uid.get(first..first + alike)?;
+        let member = |rank: &usize| self.by_age.get(*rank).copied();
+        let place = alike.partition_point(|rank| member(rank).is_some_and(|m| m.uid < uid));
+        member(alike.get(place)?).filter(|member| member.uid == uid)
     }
 
     pub(super) fn len(&self) -> usize {

@@ -5,10 +5,11 @@ use std::borrow::Cow;
 use std::net::IpAddr;
 
 use super::condition;
+use super::few::Few;
 use super::ledger::{Ledger, State};
 use super::ours::{Member, Standing, address_of};
+use super::outcome::{Outcome, Share};
 use super::pools::Pools;
-use super::waiting::{Outcome, Share};
 use crate::engine::cluster::decision::{Notice, ServiceChange};
 use crate::engine::cluster::world::Ingress;
 use crate::model::Family;
@@ -67,14 +68,14 @@ impl<'w> Publisher<'_, 'w> {
     fn step(&self, member: Member<'w>, outcome: &Outcome<'w>, family: Family) -> Step {
         let Share::Has(address) = *outcome.of(family) else { return Step::Without };
         let entry = self.ledger.entry(address);
-        match entry.is_some_and(|entry| entry.is_shown_for(member.uid)) {
+        match entry.is_some_and(|entry| entry.is_shown_for(member)) {
             true => Step::Shown(address),
             false => Step::Claimed,
         }
     }
 
     fn served(&self, member: Member<'w>, outcome: &Outcome<'w>) -> Option<ServiceChange> {
-        let steps: Vec<_> = member.families().map(|f| (f, self.step(member, outcome, f))).collect();
+        let steps: Few<_> = member.families().map(|f| (f, self.step(member, outcome, f))).collect();
         let is_waiting = steps.iter().any(|(_, step)| *step == Step::Claimed);
         let is_published = |(_, step): &(Family, Step)| match step {
             Step::Shown(address) => member.publishes(*address),
@@ -85,13 +86,15 @@ impl<'w> Publisher<'_, 'w> {
         }
         let ingress = self.ingress(member, &steps);
         let external_ips = self.mirror.then(|| self.external_ips(member, &steps));
+        let said = condition::Said { member, outcome, ledger: self.ledger };
+        let is_said = is_waiting || member.service.condition.as_ref().is_some_and(|c| said.is(c));
+        if ingress.is_none() && external_ips.is_none() && is_said {
+            return None;
+        }
         let mut change = unchanged(member);
-        if !is_waiting {
-            let said = condition::Said { member, outcome, ledger: self.ledger };
+        if !is_said {
             let condition = said.condition();
-            if member.service.condition.as_ref() != Some(&condition) {
-                change.notices = said.notices(condition.reason == "RangeFull");
-            }
+            change.notices = said.notices(condition.reason == "RangeFull");
             change.condition = Some(Some(condition));
         }
         if ingress.is_some() {
@@ -115,9 +118,27 @@ impl<'w> Publisher<'_, 'w> {
         self.pools.of(address).is_some() || self.ledger.entry(address).is_some()
     }
 
+    /// Whether our entries are the ones that are shown, and all claims are shown.
+    fn is_right(&self, member: Member<'w>, steps: &[(Family, Step)]) -> bool {
+        let ours = || member.service.ingress.iter().filter(|ingress| self.is_ours(ingress));
+        let mut count = 0;
+        let is_there = |(_, step): &(Family, Step)| match *step {
+            Step::Shown(address) => {
+                count += 1;
+                ours().any(|ingress| address_of(ingress) == Some(address))
+            }
+            Step::Claimed => false,
+            Step::Without => true,
+        };
+        steps.iter().all(is_there) && ours().count() == count
+    }
+
     /// Our entries in the order of the families, then the others' as they were; nothing where our
     /// entries are right.
     fn ingress(&self, member: Member<'w>, steps: &[(Family, Step)]) -> Option<Vec<Ingress>> {
+        if self.is_right(member, steps) {
+            return None;
+        }
         let (ours, others): (Vec<&Ingress>, Vec<&Ingress>) =
             member.service.ingress.iter().partition(|ingress| self.is_ours(ingress));
         let mut wanted: Vec<Cow<'_, Ingress>> = Vec::with_capacity(steps.len());
@@ -190,7 +211,7 @@ impl<'w> Publisher<'_, 'w> {
             let of_family = |new: &&IpAddr| old.is_none_or(|o| Family::of(o) == Family::of(**new));
             let Some(new) = gained.iter().find(of_family).copied() else { continue };
             let is_own = old.is_some_and(|old| {
-                self.ledger.entry(old).is_some_and(|entry| entry.is_shown_for(member.uid))
+                self.ledger.entry(old).is_some_and(|entry| entry.is_shown_for(member))
             });
             let shown = ingress.ip.as_deref().unwrap_or_default();
             let shown: String = shown.chars().take(60).collect();
@@ -225,6 +246,7 @@ impl<'w> Publisher<'_, 'w> {
                 None => "nobody has it".to_owned(),
             },
             State::Resting(release) => format!("it rests since {} had it", release.by),
+            State::Pinned => "its pool pins it".to_owned(),
         }
     }
 

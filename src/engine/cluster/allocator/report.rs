@@ -7,9 +7,9 @@ use ipnet::IpNet;
 
 use super::ledger::{Entry, Ledger, State, router_capacity};
 use super::ours::{Member, Roster};
+use super::outcome::{Lack, Outcome};
 use super::pools::{Fault, Judged, Pools, Source};
 use super::reserved::Reserved;
-use super::waiting::{Lack, Outcome};
 use crate::engine::cluster::decision::PoolReport;
 use crate::engine::cluster::world::{Condition, Timestamp};
 use crate::model::range::number;
@@ -39,6 +39,7 @@ pub(super) fn reports<'w>(
         match &entry.state {
             State::Held(_) => count.used += 1,
             State::Resting(_) => count.resting += 1,
+            State::Pinned => {}
         }
         count.occupied += u128::from(source.pool.may_give(address));
     }
@@ -79,6 +80,7 @@ pub(super) fn reports<'w>(
         }
         let strangers = strangers.get(&order).map_or(&[][..], Vec::as_slice);
         report.conditions = conditions(judged, &exhausted, strangers);
+        report.conditions.extend(judged.source.and_then(|source| pinned(source, ledger)));
         (Arc::clone(judged.name), report)
     };
     pools.judged().iter().enumerate().map(report).collect()
@@ -147,6 +149,33 @@ pub(super) fn networks(ranges: impl Iterator<Item = AddressRange>) -> Vec<IpNet>
     let mut networks = IpNet::aggregate(&ranges.flat_map(AddressRange::networks).collect());
     networks.sort_unstable();
     networks
+}
+
+/// Whether all is announced that the pool pins; nothing where it pins nothing.
+fn pinned(source: Source<'_>, ledger: &Ledger<'_>) -> Option<(&'static str, Condition)> {
+    let missing = source.pool.pinned.iter().filter_map(|pinned| {
+        let address = pinned.address;
+        if !source.pool.contains(address) {
+            return Some(format!("{address} is in none of its ranges, add one"));
+        }
+        match ledger.entry(address).map(|entry| &entry.state) {
+            Some(State::Pinned) => None,
+            Some(State::Held(holders)) => holders.first().map(|first| {
+                format!("{} has {address} and keeps it until deleted", first.service.key)
+            }),
+            Some(State::Resting(_)) => Some(format!("{address} waits until the pool is Ready")),
+            None if source.gives => Some(format!("the virtual router of {address} is full")),
+            None => Some(format!("{address} waits until the pool is Ready")),
+        }
+    });
+    let missing: Vec<_> = missing.take(10).collect();
+    let (met, reason) = match missing.is_empty() {
+        true => (true, "AllClaimed"),
+        false => (false, "NotPinned"),
+    };
+    let message = missing.join("; ");
+    (!source.pool.pinned.is_empty())
+        .then(|| ("Pinned", Condition { met, reason: reason.to_owned(), message }))
 }
 
 fn conditions(

@@ -183,6 +183,7 @@ impl<'w> Rules<'_, 'w> {
                 let until = entry.rested_at().filter(|until| *until > self.ledger.now());
                 Err(Why::Resting(release.by.clone(), until))
             }
+            State::Pinned => Err(Why::NeverGiven(source.name)),
         }
     }
 }

@@ -68,7 +68,7 @@ impl Search {
                 .filter(|(at, entry)| Family::of(*at) == family && entry.source == Some(source))
                 .filter_map(|(address, entry)| match &entry.state {
                     State::Resting(release) => release.confirmed.then_some((release.at, address)),
-                    State::Held(_) => None,
+                    State::Held(_) | State::Pinned => None,
                 })
                 .filter(|(_, address)| source.pool.may_give(*address))
                 .collect();

@@ -35,12 +35,15 @@ pub struct AnnouncerStatus {
     pub at: Option<Time>,
     /// The links that can carry addresses.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[x_kube(merge_strategy = ListMerge::Map(vec!["name".into()]))]
     pub links: Vec<UsableLink>,
     /// The routers that it is Active for.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[x_kube(merge_strategy = ListMerge::Map(vec!["router".into()]))]
     pub active: Vec<ActiveRouter>,
     /// VRIDs that others use on its links.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[x_kube(merge_strategy = ListMerge::Map(vec!["family".into(), "vrid".into()]))]
     pub foreign: Vec<ForeignVrid>,
 }
 
@@ -73,5 +76,6 @@ pub struct ForeignVrid {
     /// The family of the adverts.
     pub family: IpFamily,
     /// The VRID.
+    #[schemars(with = "i32", range(min = 1, max = 255))]
     pub vrid: u8,
 }

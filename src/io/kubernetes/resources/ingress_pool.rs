@@ -40,6 +40,7 @@ pub struct IngressPoolSpec {
     pub avoid: Vec<String>,
     /// Addresses that are always announced and never given to a Service.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[x_kube(merge_strategy = ListMerge::Map(vec!["address".into()]))]
     pub pinned: Vec<PinnedAddress>,
     /// Which Services may have its addresses, by their labels. Default: all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -70,6 +71,7 @@ pub struct IngressPoolSpec {
     /// changed later: an address's router follows from it. Default: 8.
     #[serde(default = "default_routers")]
     #[x_kube(validation = ("self >= 1 && self <= 64", "a pool has 1 to 64 virtual routers of a family"), validation = ("self == oldSelf", "routers can't be changed: make another pool"))]
+    #[schemars(with = "i32")]
     pub routers: u8,
     /// The VRIDs (RFC 9568) that its virtual routers may have. Default: 100 to 254.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -113,8 +115,10 @@ pub enum SharedBy {
 #[x_kube(validation = ("self.first >= 1 && self.first <= self.last && self.last <= 255", "VRIDs are numbers from 1 to 255, first not above last"))]
 pub struct VridRange {
     /// The lowest.
+    #[schemars(with = "i32")]
     pub first: u8,
     /// The highest.
+    #[schemars(with = "i32")]
     pub last: u8,
 }
 
@@ -171,5 +175,6 @@ pub struct IngressPoolStatus {
     pub observed_generation: Option<i64>,
     /// Ready, and what is wrong if it is not.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[x_kube(merge_strategy = ListMerge::Map(vec!["type".into()]))]
     pub conditions: Vec<Condition>,
 }

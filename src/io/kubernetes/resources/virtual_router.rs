@@ -33,9 +33,11 @@ pub struct VirtualRouterSpec {
     /// The family of all its addresses.
     pub family: IpFamily,
     /// Its identifier on the LAN, 1 to 255.
+    #[schemars(with = "i32", range(min = 1, max = 255))]
     pub vrid: u8,
     /// Its addresses: who has them, or since when they rest.
     #[serde(default)]
+    #[x_kube(merge_strategy = ListMerge::Map(vec!["ip".into()]))]
     pub addresses: Vec<AddressEntry>,
     /// Addresses that other routers of the pool have the claim on, and this one serves: those of
     /// Services of policy Local that select the same pods.
@@ -43,6 +45,7 @@ pub struct VirtualRouterSpec {
     pub guests: Vec<GuestEntry>,
     /// The nodes that may announce, the preferred one first.
     #[serde(default)]
+    #[x_kube(merge_strategy = ListMerge::Map(vec!["node".into()]))]
     pub candidates: Vec<CandidateNode>,
     /// The candidate that is asked to take over now.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -83,6 +86,9 @@ pub struct AddressEntry {
     /// How it was given back. Such an address is no longer announced, and rests.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub released: Option<AddressRelease>,
+    /// Whether its pool pins it: it is announced for no Service.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub pinned: bool,
     /// The router that serves it instead of this one: its Services are of policy Local.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub served_by: Option<String>,
@@ -142,6 +148,7 @@ pub struct CandidateNode {
     /// Its name.
     pub node: String,
     /// Its priority, 1 to 254; the highest one that is alive announces.
+    #[schemars(with = "i32", range(min = 1, max = 254))]
     pub priority: u8,
     /// Its own address on the link, which adverts are sent to besides the VRRP group.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -160,5 +167,6 @@ pub struct VirtualRouterStatus {
     pub active: Option<String>,
     /// What is wrong, if something is.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[x_kube(merge_strategy = ListMerge::Map(vec!["type".into()]))]
     pub conditions: Vec<Condition>,
 }
