@@ -115,6 +115,7 @@ mod tests {
             requires_both: false,
             ports: [].into(),
             local: false,
+            publish_not_ready: false,
             selector: [].into(),
             labels: [].into(),
             requested: Vec::new(),

@@ -160,6 +160,8 @@ mod tests {
             family: Family::Ipv4,
             vrid: Vrid::try_from(100).unwrap(),
             claims: BTreeMap::from([(address.parse().unwrap(), Claim::Held(vec![holder]))]),
+            elsewhere: BTreeMap::new(),
+            guests: BTreeMap::new(),
             candidates: Vec::new(),
             takeover: None,
         }
@@ -222,10 +224,12 @@ mod tests {
     fn what_was_given_before_is_not_held_up() {
         let mut world = world(Some(&["192.0.2.0/28"]));
         let spec = router("192.0.2.16");
-        let object = RouterObject { uid: Uid::from("r"), generation: 1, spec: spec.clone() };
+        let object =
+            RouterObject { uid: Uid::from("r"), generation: 1, spec: spec.clone(), move_to: None };
         world.routers.insert("new-v4-0".into(), object);
         let mut decision = decision();
-        let update = RouterChange::Update { uid: Uid::from("r"), generation: 1, spec };
+        let update =
+            RouterChange::Update { uid: Uid::from("r"), generation: 1, spec, answered: None };
         decision.routers.insert("new-v4-0".into(), update);
         guard(&mut decision, &world);
         assert_eq!(decision.routers.len(), 1);
