@@ -96,7 +96,7 @@ async fn serve(options: &Options) -> anyhow::Result<()> {
         unmirrored: BTreeSet::new(),
         events: Events::start(client.clone(), &identity),
         watches: Watches::start(&client, options.relist),
-        keeper: Keeper::start(&client, &options.namespace),
+        keeper: Keeper::start(&client, &options.namespace, options.relist),
         questions,
         metrics: Metrics::new(),
         reports: BTreeMap::new(),

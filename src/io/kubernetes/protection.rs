@@ -47,14 +47,16 @@ pub struct Keeper {
 }
 
 impl Keeper {
-    /// Starts to look, on this runtime. Nothing is written before it is wanted.
+    /// Starts to look, on this runtime, and anew as often as this: after etcd was restored a watch
+    /// says nothing. Nothing is written before it is wanted.
     #[must_use]
-    pub fn start(client: &Client, namespace: &str) -> Self {
+    pub fn start(client: &Client, namespace: &str, relist: Duration) -> Self {
         let (tell, known) = watch::channel(None);
         let (wanted, wishes) = watch::channel(None);
         let task = Task {
             ranges: Api::namespaced(client.clone(), namespace),
             namespace: namespace.to_owned(),
+            relist,
             wishes,
             tell,
             map: Found::default(),
@@ -133,6 +135,7 @@ struct Map {
 struct Task {
     ranges: Api<ConfigMap>,
     namespace: String,
+    relist: Duration,
     wishes: watch::Receiver<Option<Vec<IpNet>>>,
     tell: watch::Sender<Option<Protection>>,
     map: Found<Map>,
@@ -146,17 +149,24 @@ struct Task {
 
 impl Task {
     async fn run(mut self, client: Client) {
+        let all_policies = Api::<ValidatingAdmissionPolicy>::all(client.clone());
+        let all_bindings = Api::<ValidatingAdmissionPolicyBinding>::all(client);
         let mut maps = Box::pin(follow(self.ranges.clone(), RANGES));
-        let policies = Api::<ValidatingAdmissionPolicy>::all(client.clone());
-        let mut policies = Box::pin(follow(policies, POLICY));
-        let bindings = Api::<ValidatingAdmissionPolicyBinding>::all(client);
-        let mut bindings = Box::pin(follow(bindings, POLICY));
+        let mut policies = Box::pin(follow(all_policies.clone(), POLICY));
+        let mut bindings = Box::pin(follow(all_bindings.clone(), POLICY));
+        let mut relist_at = Instant::now() + self.relist;
         loop {
             tokio::select! {
                 event = maps.try_next() => self.see_map(event),
                 event = policies.try_next() => self.policy.see(event, |_| ()),
                 event = bindings.try_next() => {
                     self.binding.see(event, |binding| judge(&binding, &self.namespace));
+                }
+                () = sleep_until(relist_at) => {
+                    maps.set(follow(self.ranges.clone(), RANGES));
+                    policies.set(follow(all_policies.clone(), POLICY));
+                    bindings.set(follow(all_bindings.clone(), POLICY));
+                    relist_at = Instant::now() + self.relist;
                 }
                 wish = self.wishes.changed() => if wish.is_err() { return },
                 () = sleep_until(self.rests_until), if self.is_wanting() => {}
@@ -168,16 +178,15 @@ impl Task {
         }
     }
 
-    /// A version of before our own write is no news.
+    /// In a watch, a version of before our own write is no news; in a list it is, of a restored
+    /// etcd, and a write that it leads to in vain is refused.
     fn see_map(&mut self, event: Told<ConfigMap>) {
-        let held = match &self.map.known {
-            Known::Is(held) => Some(held.clone()),
-            Known::Unknown | Known::Absent | Known::Unreadable(_) => None,
-        };
-        self.map.see(event, |map| {
-            let seen = read(map);
-            held.filter(|held| held.version > seen.version).unwrap_or(seen)
-        });
+        if let (Ok(Some(Event::Apply(map))), Known::Is(held)) = (&event, &self.map.known)
+            && reading::version(&map.metadata) < held.version
+        {
+            return;
+        }
+        self.map.see(event, read);
     }
 
     fn is_wanting(&self) -> bool {
