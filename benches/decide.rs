@@ -23,8 +23,8 @@ use std::time::Duration;
 use barevip::engine::cluster::decide::decide;
 use barevip::engine::cluster::decision::RouterChange;
 use barevip::engine::cluster::world::{
-    Claim, Holder, Node, PoolObject, Port, Protocol, Report, RouterObject, Service, ServiceKey,
-    Settings, Timestamp, Uid, World,
+    Claim, Holder, Node, PoolObject, Port, Protocol, Reign, Report, RouterObject, Service,
+    ServiceKey, Settings, Timestamp, Uid, World,
 };
 use barevip::model::{Family, Pool};
 use nix::time::{ClockId, clock_gettime};
@@ -152,6 +152,7 @@ fn service(number: u32) -> (Uid, Service) {
         requires_both: false,
         ports: BTreeSet::from([port(80), port(443)]),
         local: false,
+        publish_not_ready: false,
         selector: BTreeMap::from([("app.kubernetes.io/name".to_owned(), app)]),
         labels,
         requested: Vec::new(),
@@ -201,13 +202,15 @@ fn cluster(size: u32) -> World {
 fn settled(mut world: World) -> World {
     for _ in 0..ROUNDS {
         let decision = decide(&world, NOW);
+        world.memory = decision.memory;
         for (name, change) in decision.routers {
             let object = match change {
                 RouterChange::Create(spec) => {
-                    RouterObject { uid: Uid(Arc::clone(&name)), generation: 1, spec }
+                    let uid = Uid(Arc::clone(&name));
+                    RouterObject { uid, generation: 1, spec, move_to: None }
                 }
-                RouterChange::Update { uid, generation, spec } => {
-                    RouterObject { uid, generation: generation + 1, spec }
+                RouterChange::Update { uid, generation, spec, .. } => {
+                    RouterObject { uid, generation: generation + 1, spec, move_to: None }
                 }
                 RouterChange::Delete { .. } => continue,
             };
@@ -222,7 +225,11 @@ fn settled(mut world: World) -> World {
         // Whoever was asked to take over has done so.
         for (name, router) in &mut world.routers {
             let Some(first) = router.spec.candidates.first() else { continue };
-            let statement = (router.uid.clone(), router.generation);
+            let statement = Reign {
+                uid: router.uid.clone(),
+                generation: router.generation,
+                vrid: Some(router.spec.vrid),
+            };
             let report = world.nodes.get_mut(&*first.node).and_then(|node| node.report.as_mut());
             report.expect("its report").active.insert(Arc::clone(name), statement);
         }

@@ -185,7 +185,7 @@ impl Agent {
                 let (mut readable, mut unreadable) = (Vec::new(), Vec::new());
                 for seen in listing.objects {
                     match seen.value {
-                        Ok(router) => readable.push(router),
+                        Ok(router) => readable.push(*router),
                         Err(error) => {
                             warn_unreadable(&seen.key, &error);
                             unreadable.push(seen.key);
@@ -196,7 +196,7 @@ impl Agent {
                 self.held.handle_list(readable, &unreadable, now);
             }
             PlanChange::Routers(Delta::Applied(seen)) => match seen.value {
-                Ok(router) => self.held.handle_applied(router, now),
+                Ok(router) => self.held.handle_applied(*router, now),
                 Err(error) => warn_unreadable(&seen.key, &error),
             },
             PlanChange::Routers(Delta::Deleted { key, .. }) => {

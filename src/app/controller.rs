@@ -277,7 +277,7 @@ impl Controller {
                 }
                 self.cache.wrote_service(seen);
             }
-            Some(News::Router(seen)) => self.cache.wrote_router(seen),
+            Some(News::Router(seen)) => self.cache.wrote_router(*seen),
             Some(News::Pool(seen)) => self.cache.wrote_pool(*seen),
             None => {}
         }

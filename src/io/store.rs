@@ -130,7 +130,8 @@ mod tests {
         store.write(&Vec::new()).unwrap();
         let path = store.directory.join(NAME);
         let whole = fs::read_to_string(&path).unwrap();
-        for text in [&whole[..whole.len() / 2], "", "{}", &whole.replace("[]", "[ ]")] {
+        let half: String = whole.chars().take(whole.len() / 2).collect();
+        for text in [&*half, "", "{}", &whole.replace("[]", "[ ]")] {
             fs::write(&path, text).unwrap();
             assert!(matches!(store.read(), Err(StoreError::Torn(..))), "{text:?}");
         }

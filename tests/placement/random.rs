@@ -1,6 +1,6 @@
 //! Random histories of a small cluster.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use barevip::engine::cluster::decision::{RouterChange, RouterClaims};
 use barevip::engine::cluster::placement::place;

@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv6Addr};
 use barevip::engine::cluster::decision::RouterClaims;
 use barevip::engine::cluster::placement::place;
 use barevip::engine::cluster::warnings::{OVERFLOW, SEVERAL_NETWORKS};
-use barevip::engine::cluster::world::World;
+use barevip::engine::cluster::world::{Claims, World};
 use barevip::model::Family;
 
 use crate::{NOW, held, list, pool, report, settle, three, wanted, world};
@@ -66,7 +66,7 @@ fn six(addresses: u16) -> BTreeMap<std::sync::Arc<str>, RouterClaims> {
         let router = routers.entry(name.into()).or_insert_with(|| RouterClaims {
             pool: "web".into(),
             family: Family::Ipv6,
-            claims: BTreeMap::new(),
+            claims: Claims::default(),
         });
         let address = Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 1, address);
         router.claims.insert(IpAddr::V6(address), held());

@@ -67,7 +67,7 @@ pub(super) enum Written {
 pub(super) enum News {
     /// With what is to be told of it.
     Service(Box<(Seen<Service>, Vec<Notice>)>),
-    Router(Seen<Result<RouterObject, String>>),
+    Router(Box<Seen<Result<RouterObject, String>>>),
     Pool(Box<Seen<PoolSeen>>),
 }
 
@@ -136,7 +136,7 @@ impl Write {
         match self {
             Self::Router { name, change, version } => {
                 let written = writer.router(&name, &change, version).await?;
-                Ok(written.map(News::Router))
+                Ok(written.map(|seen| News::Router(Box::new(seen))))
             }
             Self::Service(both) => {
                 let (service, change) = *both;

@@ -21,7 +21,7 @@ const QUEUE: usize = 256;
 #[derive(Clone, Debug)]
 pub enum PlanChange {
     /// To routers; what can't be read, with the reason.
-    Routers(Delta<Result<model::VirtualRouter, String>>),
+    Routers(Delta<Result<Box<model::VirtualRouter>, String>>),
     /// The watch failed.
     Trouble(Trouble),
 }
@@ -49,7 +49,9 @@ impl RouterWatch {
             key: reading::name(guard.meta()),
             version: reading::version(guard.meta()),
             value: match guard.0 {
-                Ok(object) => virtual_router(object, &node).map_err(|error| error.to_string()),
+                Ok(object) => {
+                    virtual_router(object, &node).map(Box::new).map_err(|error| error.to_string())
+                }
                 Err(invalid) => Err(invalid.error),
             },
         };
