@@ -115,9 +115,29 @@ impl<'a> Groups<'a> {
                 }
                 let serves = !is_wanted || groups.targets.get(address) == Some(&elsewhere.router);
                 groups.named.entry(&elsewhere.router).or_default().insert(*address, serves);
+                // It is made though nobody needs it, so that it can say that it serves nothing: one
+                // whose creation is late would serve it.
+                let target = &elsewhere.router;
+                if !serves && !world.routers.contains_key(target) && !groups.is_served(target) {
+                    let (pool, family) = (Arc::clone(&object.spec.pool), object.spec.family);
+                    groups.new.insert(Arc::clone(target), NewGroup { pool, family });
+                }
             }
         }
         groups
+    }
+
+    /// Whether somebody serves a router of this name, also one that has vanished.
+    fn is_served(&self, router: &str) -> bool {
+        incumbent(self.world, router)
+            .is_some_and(|node| is_heard(self.world, node, GIVEN_UP_AFTER, self.now))
+    }
+
+    /// What a group says when it is made: what it has left. A creation has no precondition, and a
+    /// late one must not serve what has moved on.
+    pub(super) fn first_guests(&self, group: &str) -> BTreeMap<IpAddr, Guest> {
+        let named = self.named.get(group).into_iter().flatten();
+        named.filter(|(_, serves)| !**serves).map(|(address, _)| (*address, Guest::Left)).collect()
     }
 
     /// Whether a group has something to serve, now or soon.
@@ -200,12 +220,8 @@ impl<'a> Groups<'a> {
 
     /// Whether a group serves an address no more, and will not.
     pub(super) fn has_left(&self, group: &str, address: IpAddr) -> bool {
-        match self.world.routers.get(group) {
-            Some(object) => object.spec.guests.get(&address) == Some(&Guest::Left),
-            // A vanished router is served on while somebody remembers it.
-            None => !incumbent(self.world, group)
-                .is_some_and(|node| is_heard(self.world, node, GIVEN_UP_AFTER, self.now)),
-        }
+        let object = self.world.routers.get(group);
+        object.is_some_and(|object| object.spec.guests.get(&address) == Some(&Guest::Left))
     }
 
     /// What a group is to serve. `settled`: whatever it has let go of, its Active has taken up.

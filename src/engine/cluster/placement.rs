@@ -191,7 +191,6 @@ impl<'a> Architect<'a> {
         self.firsts.change(None, first(&candidates));
         let elsewhere =
             self.groups.elsewhere(None, &claims, Home { is_settled: false, is_current: true });
-        let guests = self.groups.guests(name, family, &BTreeMap::new(), false);
         let manner = self.manner(&pool, family, &candidates, None);
         let mut spec = RouterSpec {
             manner,
@@ -200,7 +199,7 @@ impl<'a> Architect<'a> {
             vrid,
             claims,
             elsewhere,
-            guests,
+            guests: self.groups.first_guests(name),
             candidates,
             takeover: None,
         };

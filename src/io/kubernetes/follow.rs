@@ -27,7 +27,7 @@ const GRACE: Duration = Duration::from_secs(5);
 const PAGE: u32 = 500;
 /// After a failure, doubled with each further one.
 const FIRST_PAUSE: Duration = Duration::from_millis(800);
-const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
 /// Nobody listens any more.
 struct Unheard;
