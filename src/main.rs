@@ -9,7 +9,10 @@ use barevip::config::Rejected;
 use barevip::engine::cluster::election::Timing;
 use clap::{Parser, ValueEnum};
 use tracing::level_filters::LevelFilter;
+use tracing_subscriber::filter::Targets;
 use tracing_subscriber::fmt::format::debug_fn;
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
 
 /// Something failed; 2 is wrong usage, as clap has it, or a wrong configuration.
 const FAILED: u8 = 1;
@@ -83,6 +86,9 @@ fn start_log(options: LogOptions) {
         "message" => write!(out, "{value:?}"),
         name => write!(out, " {name}={value:?}"),
     });
+    // What libraries say of a failed request is said by us, with what follows from it.
+    let others = if level == LevelFilter::DEBUG { level } else { LevelFilter::OFF };
+    let who = Targets::new().with_default(others).with_target("barevip", level);
     let log = tracing_subscriber::fmt()
         .with_max_level(level)
         .with_writer(io::stderr)
@@ -91,12 +97,12 @@ fn start_log(options: LogOptions) {
         .with_ansi(io::stderr().is_terminal())
         .with_target(options.log_level == LogLevel::Debug);
     match options.log_format {
-        LogFormat::Json => log.json().flatten_event(true).init(),
+        LogFormat::Json => log.json().flatten_event(true).finish().with(who).init(),
         // The journal notes the time by itself.
         LogFormat::Text if std::env::var_os("JOURNAL_STREAM").is_some() => {
-            log.fmt_fields(sentence).without_time().init();
+            log.fmt_fields(sentence).without_time().finish().with(who).init();
         }
-        LogFormat::Text => log.fmt_fields(sentence).init(),
+        LogFormat::Text => log.fmt_fields(sentence).finish().with(who).init(),
     }
 }
 
