@@ -180,7 +180,10 @@ impl Controller {
                 self.settle(outcome);
             }
             if !self.leads() {
-                ensure!(!self.led, "the lease was not renewed in time: another controller may lead now");
+                ensure!(
+                    !self.led,
+                    "the lease was not renewed in time: another controller may lead now"
+                );
             } else if self.cache.missing().is_empty() {
                 self.decide();
             }

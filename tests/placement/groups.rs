@@ -7,7 +7,7 @@ use std::sync::Arc;
 use barevip::engine::cluster::decision::{RouterChange, RouterClaims};
 use barevip::engine::cluster::placement::{PLACED, place};
 use barevip::engine::cluster::world::{
-    Claim, Elsewhere, Guest, Holder, Reign, RouterSpec, Service, ServiceKey, Timestamp, Uid, World,
+    Claim, Elsewhere, Guest, Holder, Reign, RouterSpec, Service, ServiceKey, Uid, World,
 };
 use barevip::model::{Family, Labels};
 use proptest::prelude::*;
@@ -18,25 +18,11 @@ use crate::{NOW, apply, key, label, pool, released, three};
 fn service(name: &str, pods: Option<Labels>) -> Service {
     Service {
         key: ServiceKey { namespace: "default".into(), name: name.into() },
-        resource_version: "1".into(),
-        created: Timestamp(0),
-        deleting: false,
         load_balancer: true,
-        class: None,
         families: vec![Family::Ipv4],
-        requires_both: false,
-        ports: BTreeSet::new(),
         local: pods.is_some(),
-        publish_not_ready: false,
         selector: pods.unwrap_or_default(),
-        labels: Labels::new(),
-        requested: Vec::new(),
-        pool: None,
-        share: None,
-        external_ips: Vec::new(),
-        ingress: Vec::new(),
-        condition: None,
-        contested: false,
+        ..Service::default()
     }
 }
 

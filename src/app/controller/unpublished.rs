@@ -105,9 +105,7 @@ fn shows(service: &Service, address: IpAddr) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::engine::cluster::world::{
-        Claim, Holder, Ingress, Manner, RouterSpec, ServiceKey, Timestamp,
-    };
+    use crate::engine::cluster::world::{Claim, Holder, Ingress, Manner, RouterSpec, ServiceKey};
     use crate::model::{Family, Vrid};
 
     const ADDRESS: &str = "192.0.2.200";
@@ -115,25 +113,9 @@ mod tests {
     fn service() -> Service {
         Service {
             key: ServiceKey { namespace: "default".into(), name: "web".into() },
-            resource_version: "1".into(),
-            created: Timestamp(0),
-            deleting: false,
             load_balancer: true,
-            class: None,
             families: vec![Family::Ipv4],
-            requires_both: false,
-            ports: [].into(),
-            local: false,
-            publish_not_ready: false,
-            selector: [].into(),
-            labels: [].into(),
-            requested: Vec::new(),
-            pool: None,
-            share: None,
-            external_ips: Vec::new(),
-            ingress: Vec::new(),
-            condition: None,
-            contested: false,
+            ..Service::default()
         }
     }
 

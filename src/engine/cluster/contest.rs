@@ -100,31 +100,16 @@ impl Contest {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::engine::cluster::world::{Condition, ServiceKey, Timestamp};
+    use crate::engine::cluster::world::{Condition, ServiceKey};
     use crate::model::Family;
 
     fn shows(ip: &str) -> Service {
         Service {
             key: ServiceKey { namespace: "default".into(), name: "web".into() },
-            resource_version: "1".into(),
-            created: Timestamp(0),
-            deleting: false,
             load_balancer: true,
-            class: None,
             families: vec![Family::Ipv4],
-            requires_both: false,
-            ports: [].into(),
-            local: false,
-            publish_not_ready: false,
-            selector: [].into(),
-            labels: [].into(),
-            requested: Vec::new(),
-            pool: None,
-            share: None,
-            external_ips: Vec::new(),
             ingress: entry(ip),
-            condition: None,
-            contested: false,
+            ..Service::default()
         }
     }
 

@@ -49,7 +49,7 @@ impl Timestamp {
 }
 
 /// Namespace and name of a Service.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ServiceKey {
     /// Its namespace.
     pub namespace: Arc<str>,
@@ -155,7 +155,7 @@ pub struct PoolObject {
 }
 
 /// A Service, pruned to what allocation needs.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Service {
     /// Its name.
     pub key: ServiceKey,
