@@ -82,6 +82,7 @@ pub mod engine {
         pub mod command;
         mod elsewhere;
         pub mod event;
+        pub mod identity;
         mod leaving;
         pub mod links;
         mod machine;
@@ -120,6 +121,7 @@ pub mod io {
     pub mod kubernetes {
         pub mod announcer;
         pub mod client;
+        pub mod delta;
         pub mod event;
         mod follow;
         pub mod lease;

@@ -20,16 +20,16 @@ use super::journal::log;
 use super::node_loop::{self, NodeHandle};
 use super::status::{About, answer};
 use super::stop::{STOP_LIMIT, Signals, at, hung_in_stop, stopped_at_once};
+use crate::engine::node::identity::Identity;
 use crate::engine::node::links::Instance;
-use crate::engine::node::node::Identity;
 use crate::engine::plan::HeldPlan;
 use crate::io::clock;
 use crate::io::http::Server;
 use crate::io::kubernetes::announcer::{ReportError, Reporter, announcer_status};
 use crate::io::kubernetes::client::connect;
+use crate::io::kubernetes::delta::{Delta, Trouble};
 use crate::io::kubernetes::resources::AnnouncerStatus;
 use crate::io::kubernetes::routers::{PlanChange, RouterWatch};
-use crate::io::kubernetes::watch::{Delta, Trouble};
 use crate::io::store::Store;
 use crate::model::Plan;
 

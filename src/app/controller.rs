@@ -34,11 +34,12 @@ use crate::engine::cluster::world::{Settings, Timestamp, Uid};
 use crate::io::clock;
 use crate::io::http::{Reply, Server};
 use crate::io::kubernetes::client::connect;
+use crate::io::kubernetes::delta::Trouble;
 use crate::io::kubernetes::event::Events;
 use crate::io::kubernetes::lease::{Contender, Leadership};
 use crate::io::kubernetes::pool_status::pool_status;
 use crate::io::kubernetes::protection::Keeper;
-use crate::io::kubernetes::watch::{Change, Trouble, Watches};
+use crate::io::kubernetes::watch::{Change, Watches};
 use crate::io::kubernetes::write::Writer;
 
 /// Decided anew at least so often: it repairs what no event has told.

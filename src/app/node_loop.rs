@@ -21,8 +21,9 @@ use tokio::sync::{mpsc as async_mpsc, oneshot};
 
 use super::observed::{Events, Lateness, News, Observed, Told};
 use crate::engine::node::command::{Command, CommandId, Failure, Packet};
+use crate::engine::node::identity::{Health, Identity, Scope};
 use crate::engine::node::links::{Instance, LinkId};
-use crate::engine::node::node::{Health, Identity, Node, Scope};
+use crate::engine::node::node::Node;
 use crate::engine::time::Instant;
 use crate::io::clock::{self, Moment, SleepWatch};
 use crate::io::kernel::netlink::{self, Netlink, Report, Request};

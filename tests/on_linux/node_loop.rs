@@ -6,8 +6,8 @@ use std::time::Duration;
 use barevip::app::node_loop::{NodeHandle, Options};
 use barevip::app::observed::{Events, News, Observed};
 use barevip::engine::node::event::EventKind;
+use barevip::engine::node::identity::Identity;
 use barevip::engine::node::links::Instance;
-use barevip::engine::node::node::Identity;
 use barevip::engine::vrrp::role::Role;
 use barevip::model::{
     Announce, Candidates, ChecksumForm, Entry, EntryState, Family, Interval, LinkSelector, Plan,

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use barevip::engine::node::command::AddressChange;
 use barevip::engine::node::event::EventKind;
-use barevip::engine::node::node::Health;
+use barevip::engine::node::identity::Health;
 use barevip::engine::vrrp::role::Role;
 use barevip::model::Preempt;
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use barevip::engine::node::node::Health;
+use barevip::engine::node::identity::Health;
 use barevip::model::{Preempt, Priority};
 
 use crate::support::lan::faults::Kind;

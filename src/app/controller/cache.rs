@@ -8,8 +8,9 @@ use crate::engine::cluster::decision::ServiceChange;
 use crate::engine::cluster::world::{Node, Report, RouterObject, Service, Settings, Uid, World};
 use crate::engine::time::Instant;
 use crate::io::clock;
+use crate::io::kubernetes::delta::{Delta, Seen, Versions};
 use crate::io::kubernetes::resources::IngressPoolStatus;
-use crate::io::kubernetes::watch::{Change, Delta, PoolSeen, Seen, Taken, Versions};
+use crate::io::kubernetes::watch::{Change, PoolSeen, Taken};
 
 /// Its uid names the cluster.
 const SYSTEM_NAMESPACE: &str = "kube-system";

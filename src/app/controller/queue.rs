@@ -11,9 +11,10 @@ use tokio::time::Instant;
 
 use crate::engine::cluster::decision::{Notice, RouterChange, ServiceChange};
 use crate::engine::cluster::world::{RouterObject, Service, Uid};
+use crate::io::kubernetes::delta::Seen;
 use crate::io::kubernetes::lease::Leadership;
 use crate::io::kubernetes::resources::IngressPoolStatus;
-use crate::io::kubernetes::watch::{PoolSeen, Seen};
+use crate::io::kubernetes::watch::PoolSeen;
 use crate::io::kubernetes::write::{WriteError, Writer};
 
 /// Writes at a time. The API server does one in about 2 ms of its processor.

@@ -10,7 +10,7 @@ use std::net::IpAddr;
 use ipnet::IpNet;
 
 use super::decision::{Decision, PoolReport, RouterChange};
-use super::world::{Condition, RouterObject, World};
+use super::world::{Condition, Guard, Protection, RouterObject, World};
 
 /// The condition of a pool that says whether users are kept from its addresses.
 pub const PROTECTED: &str = "Protected";
@@ -18,33 +18,6 @@ pub const PROTECTED: &str = "Protected";
 /// Networks that the policy is given at most: it looks at each of them whenever a Service gains an
 /// address, and beyond some thousands the API server refuses to.
 pub const MOST: usize = 512;
-
-/// What stands between users and the pools' addresses.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Protection {
-    /// What the ConfigMap shows, merged and sorted; none: there is no ConfigMap.
-    pub ranges: Option<Vec<IpNet>>,
-    /// Why the ConfigMap can't be written, if it is so.
-    pub refused: Option<String>,
-    /// The policy.
-    pub policy: Guard,
-    /// Its binding, without which it does nothing.
-    pub binding: Guard,
-}
-
-/// How an object of the policy is found.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum Guard {
-    /// Not there.
-    #[default]
-    Missing,
-    /// As it should be.
-    Stands,
-    /// There, and useless: why, as the end of a sentence that begins with its name.
-    Useless(String),
-    /// Nobody knows: why.
-    Unreadable(String),
-}
 
 /// Holds back what would give an address before its time, and says in the pools' conditions
 /// whether users are kept from their addresses.

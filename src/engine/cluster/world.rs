@@ -10,7 +10,6 @@ use std::sync::Arc;
 
 use ipnet::IpNet;
 
-use super::protection::Protection;
 use crate::model::{AddressRange, Candidate, Family, Interval, Labels, Pool, Preempt, Vrid};
 
 /// Uid of an object; a re-created namesake has another.
@@ -111,6 +110,33 @@ pub struct Memory {
     pub vrids: BTreeMap<(Family, Vrid), Arc<str>>,
     /// VRIDs that are free again: whose they were, and since when.
     pub freed: BTreeMap<(Family, Vrid), (Arc<str>, Timestamp)>,
+}
+
+/// What stands between users and the pools' addresses.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Protection {
+    /// What the ConfigMap shows, merged and sorted; none: there is no ConfigMap.
+    pub ranges: Option<Vec<IpNet>>,
+    /// Why the ConfigMap can't be written, if it is so.
+    pub refused: Option<String>,
+    /// The policy.
+    pub policy: Guard,
+    /// Its binding, without which it does nothing.
+    pub binding: Guard,
+}
+
+/// How an object of the policy is found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Guard {
+    /// Not there.
+    #[default]
+    Missing,
+    /// As it should be.
+    Stands,
+    /// There, and useless: why, as the end of a sentence that begins with its name.
+    Useless(String),
+    /// Nobody knows: why.
+    Unreadable(String),
 }
 
 /// What applies to the whole cluster.

@@ -6,7 +6,6 @@ use std::net::IpAddr;
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
-use super::status::UsableLink;
 use crate::engine::vrrp::frames::MacAddress;
 use crate::model::{Family, LinkSelector, VirtualRouter};
 
@@ -86,6 +85,13 @@ pub struct LinkAddress {
     pub instance: Option<Instance>,
     /// Whether the kernel uses it: neither tentative nor found to be a duplicate.
     pub usable: bool,
+}
+
+/// A link that can carry addresses: it is up and has carrier, and belongs to no bridge or bond.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UsableLink {
+    /// Its own addresses with their lengths, none that barevip has put there.
+    pub addresses: Vec<IpNet>,
 }
 
 /// Why a router has no link that it can use. The text is for an operator.

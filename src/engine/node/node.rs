@@ -12,13 +12,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
-
 use super::addresses::Notice;
 use super::command::{Command, CommandId, Failure};
 use super::elsewhere::{Listings, Standing, silence_of};
 use super::event::{EventKind, Problem};
-use super::links::{Instance, Link, LinkId, LinkSnapshot};
+use super::identity::{Health, Identity, Scope};
+use super::links::{Link, LinkId, LinkSnapshot};
 use super::machine::Machine;
 use super::member::{FOREIGN_KEPT, Member};
 use super::status::{Counters, NodeStatus};
@@ -27,38 +26,6 @@ use crate::engine::vrrp::frames::MacAddress;
 use crate::engine::vrrp::packet::Advert;
 use crate::engine::vrrp::role::Role;
 use crate::model::{Family, VirtualRouter};
-
-/// Who this machine is.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Identity {
-    /// The node's name, as candidates are listed.
-    pub node: String,
-    /// The mark of this instance's addresses.
-    pub instance: Instance,
-}
-
-/// Whether a node or router can serve.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Health {
-    /// Serve with the configured priority.
-    #[default]
-    Healthy,
-    /// Step behind every healthy candidate, but serve if there is none.
-    Unhealthy,
-    /// Be silent: serving from here would lead nowhere (no local endpoint).
-    Ineligible,
-}
-
-/// What a health report is about.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Scope {
-    /// The whole node.
-    Node,
-    /// One router, by name.
-    Router(String),
-}
 
 /// The engine of one machine.
 #[derive(Debug)]

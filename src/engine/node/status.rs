@@ -4,11 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::time::Duration;
 
-use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
 use super::event::Problem;
-use super::links::LinkFault;
+use super::links::{LinkFault, UsableLink};
 use crate::engine::time::Instant;
 use crate::engine::vrrp::packet::Checksum;
 use crate::engine::vrrp::role::Role;
@@ -30,13 +29,6 @@ pub struct NodeStatus {
     pub draining: bool,
     /// Lifetime of addresses, in whole seconds: a dead node holds none for a second longer.
     pub lifetime: Duration,
-}
-
-/// A link that can carry addresses: it is up and has carrier, and belongs to no bridge or bond.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct UsableLink {
-    /// Its own addresses with their lengths, none that barevip has put there.
-    pub addresses: Vec<IpNet>,
 }
 
 /// One virtual router on this node.

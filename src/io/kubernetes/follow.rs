@@ -16,7 +16,7 @@ use serde::de::DeserializeOwned;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep, timeout};
 
-use super::watch::{Delta, Listing, Seen, Trouble};
+use super::delta::{Delta, Listing, Seen, Trouble};
 use crate::io::clock;
 
 /// The server ends a watch after so long; the next one goes on where it ended.

@@ -22,7 +22,7 @@ use tokio::time::{Instant, sleep_until, timeout};
 
 use super::reading;
 use super::resources::FIELD_MANAGER;
-use crate::engine::cluster::protection::{Guard, Protection};
+use crate::engine::cluster::world::{Guard, Protection};
 
 /// The policy's name, and its binding's.
 const POLICY: &str = "barevip-ingress-addresses";

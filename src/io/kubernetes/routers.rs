@@ -7,11 +7,11 @@ use kube::{Api, Client, Resource};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
+use super::delta::{Delta, Seen, Trouble};
 use super::follow::Follower;
 use super::plan::virtual_router;
 use super::reading;
 use super::resources::VirtualRouter;
-use super::watch::{Delta, Seen, Trouble};
 use crate::model;
 
 /// Changes that wait for the agent; more wait in the connection.

@@ -11,13 +11,14 @@ use kube::{Api, Client};
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
+use super::delta::Seen;
 use super::reading;
 use super::resources::{
     ALLOCATED, AddressEntry, AddressHolder, AddressRelease, Announcer, AnnouncerSpec,
     CandidateNode, FIELD_MANAGER, GuestEntry, GuestState, IngressPool, IngressPoolStatus, IpFamily,
     MOVE_TO, VirtualRouter, VirtualRouterSpec,
 };
-use super::watch::{PoolSeen, Seen};
+use super::watch::PoolSeen;
 use crate::engine::cluster::decision::{RouterChange, ServiceChange};
 use crate::engine::cluster::world::{
     Claim, Condition, Guest, RouterObject, RouterSpec, Service, ServiceKey, Timestamp, Uid,

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use barevip::engine::node::event::Problem;
-use barevip::engine::node::node::Health;
+use barevip::engine::node::identity::Health;
 use barevip::engine::vrrp::role::Role;
 use barevip::model::{Preempt, Priority};
 

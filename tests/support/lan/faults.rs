@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use barevip::engine::node::node::{Health, Scope};
+use barevip::engine::node::identity::{Health, Scope};
 use barevip::model::{Interval, Priority};
 
 use super::happened::{NOBODY, What};

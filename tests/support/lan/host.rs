@@ -7,8 +7,9 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use barevip::engine::node::command::{AddressChange, Command, CommandId, Failure};
+use barevip::engine::node::identity::{Health, Identity, Scope};
 use barevip::engine::node::links::LinkSnapshot;
-use barevip::engine::node::node::{Health, Identity, Node, Scope};
+use barevip::engine::node::node::Node;
 use barevip::engine::time::Instant;
 use barevip::engine::vrrp::frames::MacAddress;
 use barevip::model::{Family, Vip, VirtualRouter};

@@ -1,7 +1,7 @@
 //! Random schedules: a LAN and faults drawn from a seed, run to their end. A failure is made
 //! smaller by leaving faults out, and is shown with what led to it.
 
-use barevip::engine::node::node::Health;
+use barevip::engine::node::identity::Health;
 use barevip::model::{Family, Interval, Preempt};
 
 use super::faults::{BIND_HOLD, Fault, Kind};
