@@ -65,6 +65,7 @@ pub mod engine {
         mod evenness;
         mod groups;
         mod hash;
+        pub mod home;
         mod manner;
         pub mod placement;
         pub mod protection;

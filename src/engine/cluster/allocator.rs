@@ -33,7 +33,6 @@ use std::sync::Arc;
 
 use ipnet::IpNet;
 
-pub use self::ledger::router_capacity;
 use self::ledger::{Ledger, State};
 use self::ours::{Roster, Standing};
 use self::outcome::Outcome;

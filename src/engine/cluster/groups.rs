@@ -11,9 +11,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use super::allocator::router_capacity;
 use super::decision::RouterClaims;
 use super::hash::stable_hash;
+use super::home::router_capacity;
 use super::standing::{GIVEN_UP_AFTER, incumbent, is_heard};
 use super::world::{Claim, Elsewhere, Guest, RouterSpec, Service, ServiceKey, Timestamp, World};
 use crate::model::Family;

@@ -11,7 +11,6 @@ use super::standing::{Standing, incumbent};
 use super::succession::heading;
 use super::vrids::Vrids;
 use super::world::{Claim, Claims, Condition, Memory, RouterObject, RouterSpec, Timestamp, World};
-use crate::model::range::number;
 use crate::model::{Family, Pool, Vrid};
 
 /// The condition of a pool that says whether its addresses have the routers that they need.
@@ -28,17 +27,6 @@ pub struct Placement {
     pub wake_at: Option<Timestamp>,
     /// What the next round is to find in the world.
     pub memory: Memory,
-}
-
-/// The name of the router that `address` lives in while it is free.
-#[must_use]
-pub fn home(pool_name: &str, pool: &Pool, address: IpAddr) -> Arc<str> {
-    let number = number(address) % u128::from(pool.routers.max(1));
-    let family = match Family::of(address) {
-        Family::Ipv4 => "v4",
-        Family::Ipv6 => "v6",
-    };
-    format!("{pool_name}-{family}-{number}").into()
 }
 
 /// The writes that turn the world's routers into ones with these claims and the right candidates.

@@ -10,21 +10,11 @@ use super::ours::{Member, Roster, Standing};
 use super::pools::{Pools, Source, rested_at};
 use super::sharing::{Clash, Shares};
 use crate::engine::cluster::decision::RouterClaims;
-use crate::engine::cluster::placement;
+use crate::engine::cluster::home::{home, router_capacity};
 use crate::engine::cluster::world::{
     Claim, Claims, Holder, Release, ServiceKey, Timestamp, Uid, World,
 };
 use crate::model::Family;
-
-/// Addresses that one router can hold: as many as an advert lists in one Ethernet frame and count
-/// octet (RFC 9568 §5.2.5; an IPv6 advert lists a link-local address besides).
-#[must_use]
-pub const fn router_capacity(family: Family) -> usize {
-    match family {
-        Family::Ipv4 => 255,
-        Family::Ipv6 => 88,
-    }
-}
 
 /// What has become of an address.
 #[derive(Clone, Debug)]
@@ -357,7 +347,7 @@ impl<'w> Ledger<'w> {
 
     /// Where `address` is to live: a new router if need be.
     fn home(&mut self, address: IpAddr, source: Source<'w>) -> usize {
-        let name = placement::home(source.name, source.pool, address);
+        let name = home(source.name, source.pool, address);
         *self.by_name.entry(name).or_insert_with(|| {
             self.homes.push(Home {
                 pool: Arc::clone(source.name),
@@ -442,7 +432,7 @@ impl<'w> Ledger<'w> {
 
     /// Whether the router that `address` would live in has no room for one more.
     pub(super) fn is_home_full(&self, address: IpAddr, source: Source<'w>) -> bool {
-        let name = placement::home(source.name, source.pool, address);
+        let name = home(source.name, source.pool, address);
         let home = self.by_name.get(&name).and_then(|home| self.homes.get(*home));
         let size = home.map_or(0, |home| home.size);
         size >= router_capacity(Family::of(address))

@@ -5,12 +5,13 @@ use std::sync::Arc;
 
 use ipnet::IpNet;
 
-use super::ledger::{Entry, Ledger, State, router_capacity};
+use super::ledger::{Entry, Ledger, State};
 use super::ours::{Member, Roster};
 use super::outcome::{Lack, Outcome};
 use super::pools::{Fault, Judged, Pools, Source};
 use super::reserved::Reserved;
 use crate::engine::cluster::decision::PoolReport;
+use crate::engine::cluster::home::router_capacity;
 use crate::engine::cluster::world::{Condition, Timestamp};
 use crate::model::range::number;
 use crate::model::{AddressRange, Family, Pool};
