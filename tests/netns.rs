@@ -133,14 +133,20 @@ fn a_stopped_daemon_hands_over_without_a_loss(setting: Setting) {
     assert_eq!(cluster.lost(&(begin..now())), 0);
 }
 
+const NOTHING: &str = "nothing was left behind\n";
+
 fn a_killed_daemon_is_replaced_and_its_address_removed_by_cleanup(setting: Setting) {
-    let mut cluster = Cluster::serving(setting, "never");
-    cluster.daemons[0].kill();
-    let removed = cluster.daemons[0].cleanup();
-    assert!(removed.contains(&format!("removed {}", setting.vip)), "{removed}");
-    assert!(!cluster.daemons[0].holds(cluster.vip));
-    cluster.succeeded(0, &ALL);
-    assert_eq!(cluster.daemons[0].cleanup(), "nothing was left behind\n");
+    // On a busy machine the address may have expired before the command looks.
+    let had_some = (0..5).any(|_| {
+        let mut cluster = Cluster::serving(setting, "never");
+        cluster.daemons[0].kill();
+        let removed = cluster.daemons[0].cleanup();
+        assert!(!cluster.daemons[0].holds(cluster.vip));
+        cluster.succeeded(0, &ALL);
+        assert_eq!(cluster.daemons[0].cleanup(), NOTHING);
+        removed.contains(&format!("removed {}", setting.vip))
+    });
+    assert!(had_some, "it never found an address to remove");
 }
 
 fn a_killed_daemons_address_vanishes_by_itself(setting: Setting) {
