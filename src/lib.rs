@@ -36,6 +36,7 @@ pub mod app {
     pub mod manifests;
     pub mod node_loop;
     pub mod observed;
+    mod runtime;
     pub mod standalone;
     pub mod status;
     mod stop;

@@ -18,8 +18,9 @@ use tokio::time::{Instant, sleep_until};
 use self::report::Pace;
 use super::journal::log;
 use super::node_loop::{self, NodeHandle};
+use super::runtime::runtime;
 use super::status::{About, answer};
-use super::stop::{STOP_LIMIT, Signals, at, hung_in_stop, stopped_at_once};
+use super::stop::Stop;
 use crate::engine::node::identity::Identity;
 use crate::engine::node::links::Instance;
 use crate::engine::plan::HeldPlan;
@@ -63,18 +64,15 @@ pub struct Options {
 /// # Errors
 /// No cluster is configured; an agent runs already; the kernel refuses; a stop that was not clean.
 pub fn run(options: &Options) -> anyhow::Result<()> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .context("no asynchronous runtime")?;
-    runtime.block_on(serve(options))
+    runtime()?.block_on(serve(options))
 }
 
 async fn serve(options: &Options) -> anyhow::Result<()> {
-    let signals = Signals::listen()?;
+    let stop = Stop::listen()?;
     let client = connect(WRITE_LIMIT).await?;
     let store = Store::new(&options.state_dir);
     let held = remembered(&store);
+    let plan = held.plan();
     let identity = Identity { node: options.node.clone(), instance: Instance::named(INSTANCE) };
     let about = About { node: options.node.clone(), config: "cluster".into() };
     let mut servers = vec![Server::bind(options.socket.clone()).await?];
@@ -85,9 +83,9 @@ async fn serve(options: &Options) -> anyhow::Result<()> {
         node = options.node,
         "barevip {} starts with {} remembered virtual router(s)",
         env!("CARGO_PKG_VERSION"),
-        held.plan().len(),
+        plan.len(),
     );
-    let node = NodeHandle::start(identity, held.plan(), node_loop::Options::default())?;
+    let node = NodeHandle::start(identity, plan.clone(), node_loop::Options::default())?;
     let mut pages = JoinSet::new();
     let about = Arc::new(about);
     for server in servers {
@@ -99,8 +97,8 @@ async fn serve(options: &Options) -> anyhow::Result<()> {
         });
     }
     let agent = Agent {
-        plan: held.plan(),
         held,
+        plan,
         store,
         node,
         watch: RouterWatch::start(client.clone(), &options.node, options.relist),
@@ -109,7 +107,7 @@ async fn serve(options: &Options) -> anyhow::Result<()> {
         pace: Pace::new(),
         look_at: Instant::now(),
     };
-    agent.live(signals).await
+    agent.live(stop).await
 }
 
 /// The plan of before; without one the agent waits for the API server.
@@ -138,22 +136,17 @@ struct Agent {
 }
 
 impl Agent {
-    async fn live(mut self, mut signals: Signals) -> anyhow::Result<()> {
+    async fn live(mut self, mut stop: Stop) -> anyhow::Result<()> {
         let mut events = self.node.events();
-        let mut give_up: Option<Instant> = None;
         let result = loop {
             let due = self.due();
             tokio::select! {
                 biased;
-                name = signals.next() => {
-                    if give_up.is_some() {
-                        break Err(stopped_at_once(name));
-                    }
-                    tracing::info!("{name}: a planned stop, the addresses are handed over");
-                    self.node.shutdown();
-                    give_up = Some(Instant::now() + STOP_LIMIT);
-                }
                 result = self.node.finished() => break result,
+                asked = stop.asked() => match asked {
+                    Ok(()) => self.node.shutdown(),
+                    Err(error) => break Err(error),
+                },
                 Some(told) = events.recv() => {
                     log(&told);
                     self.look_soon();
@@ -165,7 +158,6 @@ impl Agent {
                 Some(ended) = self.reporting.join_next() => {
                     self.reported(ended.context("a report has ended by a panic")?);
                 }
-                () = at(give_up) => break Err(hung_in_stop()),
                 () = sleep_until(due) => self.look().await,
             }
         };

@@ -27,6 +27,7 @@ use self::metrics::Metrics;
 use self::pages::{Known, Page, Question, Questions};
 use self::queue::{News, Object, Outcome, Queue, Write, Written};
 use self::unpublished::UnderWay;
+use super::runtime::runtime;
 use crate::engine::cluster::decide::decide;
 use crate::engine::cluster::decision::{Decision, Notice, PoolReport};
 use crate::engine::cluster::election::Timing;
@@ -67,11 +68,7 @@ pub struct Options {
 /// # Errors
 /// Where no cluster is configured, or the custom resources are not installed.
 pub fn run(options: &Options) -> anyhow::Result<()> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .context("no asynchronous runtime")?;
-    runtime.block_on(serve(options))
+    runtime()?.block_on(serve(options))
 }
 
 async fn serve(options: &Options) -> anyhow::Result<()> {

@@ -15,6 +15,7 @@ use tokio::time::{Interval, MissedTickBehavior, interval};
 use self::curtain::Curtain;
 use self::scene::{Act, ActResult, Allowed, Machine, Scene, strip};
 use self::stage::{ADDRESS, Stage};
+use super::runtime::runtime;
 use crate::engine::time::Instant;
 use crate::engine::vrrp::role::Role;
 use crate::io::clock::now;
@@ -47,7 +48,7 @@ const REUNION: Allowed = Allowed::Silence(Duration::from_millis(200));
 pub fn run() -> anyhow::Result<()> {
     // Only a process of one thread may: before anything else.
     privilege::become_root_of_a_user_namespace()?;
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let runtime = runtime()?;
     let is_terminal = io::stdout().is_terminal();
     let mut out = io::stdout().lock();
     runtime.block_on(async {

@@ -12,8 +12,9 @@ use tokio::time::{Instant, sleep_until};
 
 use super::journal::log;
 use super::node_loop::{NodeHandle, Options};
+use super::runtime::runtime;
 use super::status::{About, SOCKETS, State, answer};
-use super::stop::{STOP_LIMIT, Signals, at, hung_in_stop, stopped_at_once};
+use super::stop::Stop;
 use crate::config;
 use crate::engine::node::identity::Identity;
 use crate::engine::node::links::Instance;
@@ -35,10 +36,7 @@ pub fn run(config: &Path, socket: Option<PathBuf>) -> anyhow::Result<()> {
     let plan = config::load(config)?;
     let identity = Identity { node: hostname()?, instance: instance_of(config) };
     let about = About { node: identity.node.clone(), config: absolute(config) };
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .context("no asynchronous runtime")?;
+    let runtime = runtime()?;
     let socket = socket.unwrap_or_else(|| default_socket(config));
     runtime.block_on(serve(identity, plan, about, socket))
 }
@@ -78,7 +76,7 @@ async fn serve(
     about: About,
     socket: PathBuf,
 ) -> anyhow::Result<()> {
-    let signals = Signals::listen()?;
+    let stop = Stop::listen()?;
     let server = Server::bind(socket).await?;
     tracing::info!(
         config = %about.config.display(),
@@ -98,7 +96,7 @@ async fn serve(
         answers: true,
     };
     tokio::select! {
-        result = daemon.live(signals) => result,
+        result = daemon.live(stop) => result,
         never = server.serve(move |path| answer(path, remote.clone(), Arc::clone(&known))) => {
             match never {}
         }
@@ -116,25 +114,21 @@ struct Daemon {
 }
 
 impl Daemon {
-    async fn live(mut self, mut signals: Signals) -> anyhow::Result<()> {
+    async fn live(mut self, mut stop: Stop) -> anyhow::Result<()> {
         let mut events = self.node.events();
         let mut heartbeat = Instant::now();
-        let mut give_up: Option<Instant> = None;
         let result = loop {
             tokio::select! {
                 biased;
-                name = signals.next() => {
-                    if give_up.is_some() {
-                        break Err(stopped_at_once(name));
-                    }
-                    tracing::info!("{name}: a planned stop, the addresses are handed over");
-                    self.service_manager.stopping();
-                    self.node.shutdown();
-                    give_up = Some(Instant::now() + STOP_LIMIT);
-                }
                 result = self.node.finished() => break result,
+                asked = stop.asked() => match asked {
+                    Ok(()) => {
+                        self.service_manager.stopping();
+                        self.node.shutdown();
+                    }
+                    Err(error) => break Err(error),
+                },
                 Some(told) = events.recv() => log(&told),
-                () = at(give_up) => break Err(hung_in_stop()),
                 () = sleep_until(heartbeat) => {
                     self.look_at_itself().await;
                     heartbeat = Instant::now() + self.pace();

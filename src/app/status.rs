@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 
+use super::runtime::runtime;
 use crate::io::http::{self, AskError};
 
 mod page;
@@ -30,10 +31,7 @@ pub fn run(socket: Option<&Path>, as_json: bool, out: &mut impl Write) -> anyhow
         Some(socket) => vec![socket.to_owned()],
         None => find_sockets(Path::new(SOCKETS))?,
     };
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .context("no asynchronous runtime")?;
+    let runtime = runtime()?;
     let mut answers = Vec::new();
     let mut silent = Vec::new();
     for socket in sockets {
