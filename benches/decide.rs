@@ -145,23 +145,12 @@ fn service(number: u32) -> (Uid, Service) {
         },
         resource_version: number.to_string().into(),
         created: Timestamp(1_700_000_000 + i64::from(scattered(number) % 50_000_000)),
-        deleting: false,
         load_balancer: true,
-        class: None,
         families: vec![Family::Ipv4],
-        requires_both: false,
         ports: BTreeSet::from([port(80), port(443)]),
-        local: false,
-        publish_not_ready: false,
         selector: BTreeMap::from([("app.kubernetes.io/name".to_owned(), app)]),
         labels,
-        requested: Vec::new(),
-        pool: None,
-        share: None,
-        external_ips: Vec::new(),
-        ingress: Vec::new(),
-        condition: None,
-        contested: false,
+        ..Service::default()
     };
     (Uid(uid.into()), service)
 }

@@ -8,12 +8,9 @@ use serde_json::json;
 use std::time::Duration;
 use tokio::time::timeout;
 
-use super::resources::{
-    ActiveRouter, Announcer, AnnouncerStatus, ForeignVrid, IpFamily, UsableLink,
-};
+use super::resources::{ActiveRouter, Announcer, AnnouncerStatus, ForeignVrid, UsableLink};
 use crate::engine::node::status::NodeStatus;
 use crate::engine::vrrp::role::Role;
-use crate::model::Family;
 
 /// Whose writes these are, in `managedFields`.
 const FIELD_MANAGER: &str = "barevip-agent";
@@ -34,13 +31,10 @@ pub fn announcer_status(node: &NodeStatus) -> AnnouncerStatus {
         generation: i64::try_from(router.version.generation).unwrap_or(i64::MAX),
         vrid: Some(router.vrid.get()),
     });
-    let foreign = node.foreign.iter().map(|(family, vrid)| ForeignVrid {
-        family: match family {
-            Family::Ipv4 => IpFamily::IPv4,
-            Family::Ipv6 => IpFamily::IPv6,
-        },
-        vrid: vrid.get(),
-    });
+    let foreign = node
+        .foreign
+        .iter()
+        .map(|(family, vrid)| ForeignVrid { family: (*family).into(), vrid: vrid.get() });
     AnnouncerStatus {
         at: None,
         links: links.collect(),

@@ -14,8 +14,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 
 pub use self::pool::pool_object;
 use super::resources::{
-    ADDRESSES, ALLOCATED, AddressEntry, Announcer, DRAIN, GuestState, IpFamily, MOVE_TO, POOL,
-    SHARE, VirtualRouter, VirtualRouterSpec,
+    ADDRESSES, ALLOCATED, AddressEntry, Announcer, DRAIN, GuestState, MOVE_TO, POOL, SHARE,
+    VirtualRouter, VirtualRouterSpec,
 };
 use crate::engine::cluster::world::{
     Claim, Condition, Elsewhere, Guest, Holder, Ingress, Manner, Node, Port, Protocol, Reign,
@@ -44,15 +44,6 @@ pub fn version(meta: &ObjectMeta) -> u64 {
 
 fn timestamp(time: Option<&Time>) -> Timestamp {
     Timestamp(time.map_or(0, |time| time.0.as_second()))
-}
-
-/// A family as the API writes it.
-#[must_use]
-pub fn family(family: IpFamily) -> Family {
-    match family {
-        IpFamily::IPv4 => Family::Ipv4,
-        IpFamily::IPv6 => Family::Ipv6,
-    }
 }
 
 /// A Service.
@@ -165,7 +156,7 @@ pub fn router_object(router: VirtualRouter) -> Result<RouterObject, Invalid> {
         generation: router.metadata.generation.unwrap_or(0),
         spec: RouterSpec {
             pool: spec.pool.into(),
-            family: family(spec.family),
+            family: spec.family.into(),
             vrid: Vrid::try_from(spec.vrid)?,
             claims: claims.collect::<Result<_, Invalid>>()?,
             elsewhere,
@@ -299,7 +290,7 @@ pub fn report(announcer: &Announcer) -> Option<Report> {
     let foreign: BTreeSet<_> = status
         .foreign
         .iter()
-        .filter_map(|heard| Some((family(heard.family), Vrid::try_from(heard.vrid).ok()?)))
+        .filter_map(|heard| Some((heard.family.into(), Vrid::try_from(heard.vrid).ok()?)))
         .collect();
     Some(Report { at, links: links.collect(), active: active.collect(), foreign })
 }

@@ -15,15 +15,14 @@ use super::delta::Seen;
 use super::reading;
 use super::resources::{
     ALLOCATED, AddressEntry, AddressHolder, AddressRelease, Announcer, AnnouncerSpec,
-    CandidateNode, FIELD_MANAGER, GuestEntry, GuestState, IngressPool, IngressPoolStatus, IpFamily,
-    MOVE_TO, VirtualRouter, VirtualRouterSpec,
+    CandidateNode, FIELD_MANAGER, GuestEntry, GuestState, IngressPool, IngressPoolStatus, MOVE_TO,
+    VirtualRouter, VirtualRouterSpec,
 };
 use super::watch::PoolSeen;
 use crate::engine::cluster::decision::{RouterChange, ServiceChange};
 use crate::engine::cluster::world::{
     Claim, Condition, Guest, RouterObject, RouterSpec, Service, ServiceKey, Timestamp, Uid,
 };
-use crate::model::Family;
 
 /// No write is waited for longer: its answer would tell of a past that others may have changed.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -274,10 +273,7 @@ fn service_condition(condition: &Condition, before: Option<&Condition>) -> Value
 pub fn router_spec(spec: &RouterSpec) -> VirtualRouterSpec {
     VirtualRouterSpec {
         pool: spec.pool.to_string(),
-        family: match spec.family {
-            Family::Ipv4 => IpFamily::IPv4,
-            Family::Ipv6 => IpFamily::IPv6,
-        },
+        family: spec.family.into(),
         vrid: spec.vrid.get(),
         addresses: spec
             .claims
@@ -320,43 +316,26 @@ fn guest_entry(ip: String, guest: Guest) -> GuestEntry {
 }
 
 fn entry(ip: String, claim: &Claim) -> AddressEntry {
+    let entry = AddressEntry { ip, ..AddressEntry::default() };
     match claim {
-        Claim::Held(holders) => AddressEntry {
-            ip,
-            holders: holders
-                .iter()
-                .map(|holder| AddressHolder {
-                    uid: holder.uid.to_string(),
-                    namespace: holder.service.namespace.to_string(),
-                    name: holder.service.name.to_string(),
-                })
-                .collect(),
-            released: None,
-            served_by: None,
-            leaving: false,
-            pinned: false,
-        },
-        Claim::Released(release) => AddressEntry {
-            ip,
-            holders: Vec::new(),
-            released: Some(AddressRelease {
+        Claim::Held(holders) => {
+            let holders = holders.iter().map(|holder| AddressHolder {
+                uid: holder.uid.to_string(),
+                namespace: holder.service.namespace.to_string(),
+                name: holder.service.name.to_string(),
+            });
+            AddressEntry { holders: holders.collect(), ..entry }
+        }
+        Claim::Released(release) => {
+            let released = AddressRelease {
                 at: time(release.at),
                 namespace: release.by.namespace.to_string(),
                 name: release.by.name.to_string(),
                 confirmed: release.confirmed,
-            }),
-            served_by: None,
-            leaving: false,
-            pinned: false,
-        },
-        Claim::Pinned => AddressEntry {
-            ip,
-            holders: Vec::new(),
-            released: None,
-            pinned: true,
-            served_by: None,
-            leaving: false,
-        },
+            };
+            AddressEntry { released: Some(released), ..entry }
+        }
+        Claim::Pinned => AddressEntry { pinned: true, ..entry },
     }
 }
 

@@ -59,23 +59,10 @@ pub(crate) fn service(name: &str) -> (Uid, Service) {
         key: ServiceKey { namespace: "default".into(), name: name.into() },
         resource_version: "0".into(),
         created: Timestamp(age),
-        deleting: false,
         load_balancer: !name.starts_with('P'),
-        class: None,
         families: vec![Family::Ipv4],
-        requires_both: false,
         ports: [Port { protocol: Protocol::Tcp, number: 80 }].into(),
-        local: false,
-        publish_not_ready: false,
-        selector: BTreeMap::new(),
-        labels: BTreeMap::new(),
-        requested: Vec::new(),
-        pool: None,
-        share: None,
-        external_ips: Vec::new(),
-        ingress: Vec::new(),
-        condition: None,
-        contested: false,
+        ..Service::default()
     };
     (Uid::from(format!("uid-{}", name.to_lowercase()).as_str()), service)
 }

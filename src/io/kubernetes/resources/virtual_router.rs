@@ -7,6 +7,8 @@ use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::model::Family;
+
 /// A virtual router (RFC 9568) of an `IngressPool`: the addresses that were given to Services, and
 /// the nodes that may announce them. The controller alone writes it.
 #[derive(CustomResource, KubeSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -74,8 +76,26 @@ pub enum IpFamily {
     IPv6,
 }
 
+impl From<Family> for IpFamily {
+    fn from(family: Family) -> Self {
+        match family {
+            Family::Ipv4 => Self::IPv4,
+            Family::Ipv6 => Self::IPv6,
+        }
+    }
+}
+
+impl From<IpFamily> for Family {
+    fn from(family: IpFamily) -> Self {
+        match family {
+            IpFamily::IPv4 => Self::Ipv4,
+            IpFamily::IPv6 => Self::Ipv6,
+        }
+    }
+}
+
 /// One address.
-#[derive(KubeSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct AddressEntry {
     /// The address.
