@@ -224,21 +224,25 @@ impl Controller {
             self.keeper.want(ranges);
         }
         for (name, change) in decision.routers {
-            let version = self.cache.router_version(&name);
-            let write = Write::Router { name: Arc::clone(&name), change: change.clone(), version };
-            if self.queue.push(write) {
-                self.under_way.send_claims(&mut self.cache.world, &name, &change);
+            if !self.queue.accepts(&Object::Router(Arc::clone(&name))) {
+                continue;
             }
+            self.under_way.send_claims(&mut self.cache.world, &name, &change);
+            let version = self.cache.router_version(&name);
+            self.queue.push(Write::Router { name, change, version });
         }
         for change in decision.services {
-            let Some(service) = self.cache.world.services.get(&change.uid) else { continue };
-            let write = Write::Service(Box::new((service.clone(), change.clone())));
-            if self.queue.push(write) {
-                let gives_some = change.ingress.as_ref().is_some_and(|all| !all.is_empty());
-                let lacking_since = self.cache.lacking_since(&change.uid).filter(|_| gives_some);
-                self.under_way.send(&mut self.cache.world, &change, lacking_since);
-                self.cache.publishes(&change);
+            if !self.queue.accepts(&Object::Service(Arc::clone(&change.uid.0))) {
+                continue;
             }
+            let Some(service) = self.cache.world.services.get(&change.uid).cloned() else {
+                continue;
+            };
+            let gives_some = change.ingress.as_ref().is_some_and(|all| !all.is_empty());
+            let lacking_since = self.cache.lacking_since(&change.uid).filter(|_| gives_some);
+            self.under_way.send(&mut self.cache.world, &change, lacking_since);
+            self.cache.publishes(&change);
+            self.queue.push(Write::Service(Box::new((service, change))));
         }
         for (node, uid) in decision.announcers {
             self.queue.push(Write::Announcer { node, uid });

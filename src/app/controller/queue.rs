@@ -178,14 +178,19 @@ impl Queue {
         }
     }
 
-    /// Starts a write, unless its object has one already or must rest: it is decided again then.
-    /// Whether it was taken.
-    pub(super) fn push(&mut self, write: Write) -> bool {
+    /// Whether a write of this object would be taken: it has none already and need not rest.
+    pub(super) fn accepts(&self, object: &Object) -> bool {
+        let must_rest = self.failed.get(object).is_some_and(|f| f.until > Instant::now());
+        !must_rest && !self.busy.contains(object)
+    }
+
+    /// Starts a write if its object is accepted; else it is decided again later.
+    pub(super) fn push(&mut self, write: Write) {
         let object = write.object();
-        let must_rest = self.failed.get(&object).is_some_and(|f| f.until > Instant::now());
-        if must_rest || !self.busy.insert(object) {
-            return false;
+        if !self.accepts(&object) {
+            return;
         }
+        self.busy.insert(object);
         // Claims are what everything else waits for.
         if matches!(write, Write::Router { .. }) {
             self.waiting.push_front(write);
@@ -193,7 +198,6 @@ impl Queue {
             self.waiting.push_back(write);
         }
         self.start();
-        true
     }
 
     /// Writes that are under way or wait.
