@@ -45,6 +45,8 @@ enum End {
 pub(super) struct Follower<K, V, C> {
     kind: &'static str,
     api: Api<K>,
+    /// A field selector; empty: all objects.
+    fields: String,
     /// What is kept of an object.
     see: Box<dyn Fn(K) -> Seen<V> + Send + Sync>,
     change: fn(Delta<V>) -> C,
@@ -82,7 +84,22 @@ where
         relist: Duration,
         out: mpsc::Sender<C>,
     ) -> Self {
-        Self { kind, api, see, change, relist, out, version: "".into(), pause: FIRST_PAUSE }
+        Self {
+            kind,
+            api,
+            fields: String::new(),
+            see,
+            change,
+            relist,
+            out,
+            version: "".into(),
+            pause: FIRST_PAUSE,
+        }
+    }
+
+    /// Follows the object of this name alone.
+    pub(super) fn only(self, name: &str) -> Self {
+        Self { fields: format!("metadata.name={name}"), ..self }
     }
 
     /// Tells everything, until nobody listens.
@@ -116,7 +133,7 @@ where
     }
 
     async fn list(&self) -> kube::Result<(Vec<Seen<V>>, Arc<str>)> {
-        let mut params = ListParams::default().limit(PAGE);
+        let mut params = ListParams::default().fields(&self.fields).limit(PAGE);
         let mut objects = Vec::new();
         loop {
             let page = self.api.list(&params).await?;
@@ -150,7 +167,7 @@ where
     async fn watch(&mut self, time: Duration) -> Result<End, Unheard> {
         let (begin, patience) = (Instant::now(), time + GRACE);
         let seconds = u32::try_from(time.as_secs()).unwrap_or(u32::MAX).max(1);
-        let params = WatchParams::default().timeout(seconds);
+        let params = WatchParams::default().fields(&self.fields).timeout(seconds);
         let opened = timeout(patience, self.api.watch(&params, &self.version)).await;
         let mut stream = match opened {
             Ok(Ok(stream)) => Box::pin(stream),

@@ -1,9 +1,7 @@
 //! The admission policy's objects as they stand, and the ConfigMap that it reads, kept as wanted.
 
-use std::fmt::Debug;
 use std::time::Duration;
 
-use futures_util::{Stream, TryStreamExt};
 use ipnet::IpNet;
 use k8s_openapi::api::admissionregistration::v1::{
     ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding,
@@ -11,15 +9,14 @@ use k8s_openapi::api::admissionregistration::v1::{
 use k8s_openapi::api::core::v1::ConfigMap;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::{Patch, PatchParams, PostParams};
-use kube::runtime::WatchStreamExt;
-use kube::runtime::watcher::{Config, Error, Event, watcher};
-use kube::{Api, Client, Resource};
-use serde::de::DeserializeOwned;
+use kube::{Api, Client};
 use serde_json::json;
-use tokio::sync::watch;
-use tokio::task::JoinHandle;
+use tokio::sync::{mpsc, watch};
+use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{Instant, sleep_until, timeout};
 
+use super::delta::{Delta, Seen, Trouble};
+use super::follow::Follower;
 use super::reading;
 use super::resources::FIELD_MANAGER;
 use crate::engine::cluster::world::{Guard, Protection};
@@ -31,8 +28,8 @@ const RANGES: &str = "barevip-ranges";
 /// Its key: networks with commas between them.
 const CIDRS: &str = "cidrs";
 
-/// As for all watches.
-const WATCH_SECONDS: u32 = 25;
+/// News that wait for the keeper.
+const QUEUE: usize = 16;
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Until a write that failed is tried again, doubled with each further failure.
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
@@ -47,26 +44,25 @@ pub struct Keeper {
 }
 
 impl Keeper {
-    /// Starts to look, on this runtime, and anew as often as this: after etcd was restored a watch
-    /// says nothing. Nothing is written before it is wanted.
+    /// Starts to look, on this runtime, and anew about every `relist`. Nothing is written before it
+    /// is wanted.
     #[must_use]
     pub fn start(client: &Client, namespace: &str, relist: Duration) -> Self {
         let (tell, known) = watch::channel(None);
         let (wanted, wishes) = watch::channel(None);
         let task = Task {
             ranges: Api::namespaced(client.clone(), namespace),
-            namespace: namespace.to_owned(),
-            relist,
             wishes,
             tell,
-            map: Found::default(),
-            policy: Found::default(),
-            binding: Found::default(),
+            map: Known::default(),
+            policy: Known::default(),
+            binding: Known::default(),
             refused: None,
             pause: FIRST_PAUSE,
             rests_until: Instant::now(),
         };
-        Self { known, wanted, task: tokio::spawn(task.run(client.clone())) }
+        let (news, followers) = follow(client, namespace, relist);
+        Self { known, wanted, task: tokio::spawn(task.run(news, followers)) }
     }
 
     /// Waits for news.
@@ -110,18 +106,53 @@ enum Known<V> {
     Unreadable(String),
 }
 
-/// An object that is followed.
-#[derive(Debug)]
-struct Found<V> {
-    known: Known<V>,
-    /// What a list that has not ended has shown.
-    listed: Option<V>,
+/// Something happened to one of the objects.
+enum News {
+    Map(Delta<Map>),
+    Policy(Delta<()>),
+    Binding(Delta<Guard>),
+    Trouble(Trouble),
 }
 
-impl<V> Default for Found<V> {
-    fn default() -> Self {
-        Self { known: Known::Unknown, listed: None }
+impl From<Trouble> for News {
+    fn from(trouble: Trouble) -> Self {
+        Self::Trouble(trouble)
     }
+}
+
+const MAPS: &str = "configmaps";
+const POLICIES: &str = "validatingadmissionpolicies";
+const BINDINGS: &str = "validatingadmissionpolicybindings";
+
+/// Follows the three objects.
+fn follow(
+    client: &Client,
+    namespace: &str,
+    relist: Duration,
+) -> (mpsc::Receiver<News>, JoinSet<()>) {
+    let (out, news) = mpsc::channel(QUEUE);
+    let mut tasks = JoinSet::new();
+    let maps = Api::namespaced(client.clone(), namespace);
+    let see = |map: ConfigMap| seen(&map.metadata, read(&map));
+    let maps = Follower::new(MAPS, maps, Box::new(see), News::Map, relist, out.clone());
+    tasks.spawn(maps.only(RANGES).run());
+    let policies = Api::all(client.clone());
+    let see = |policy: ValidatingAdmissionPolicy| seen(&policy.metadata, ());
+    let policies =
+        Follower::new(POLICIES, policies, Box::new(see), News::Policy, relist, out.clone());
+    tasks.spawn(policies.only(POLICY).run());
+    let bindings = Api::all(client.clone());
+    let namespace = namespace.to_owned();
+    let see = move |binding: ValidatingAdmissionPolicyBinding| {
+        seen(&binding.metadata, judge(&binding, &namespace))
+    };
+    let bindings = Follower::new(BINDINGS, bindings, Box::new(see), News::Binding, relist, out);
+    tasks.spawn(bindings.only(POLICY).run());
+    (news, tasks)
+}
+
+fn seen<V>(meta: &ObjectMeta, value: V) -> Seen<V> {
+    Seen { key: reading::name(meta), version: reading::version(meta), value }
 }
 
 /// What the ConfigMap says.
@@ -134,13 +165,11 @@ struct Map {
 
 struct Task {
     ranges: Api<ConfigMap>,
-    namespace: String,
-    relist: Duration,
     wishes: watch::Receiver<Option<Vec<IpNet>>>,
     tell: watch::Sender<Option<Protection>>,
-    map: Found<Map>,
-    policy: Found<()>,
-    binding: Found<Guard>,
+    map: Known<Map>,
+    policy: Known<()>,
+    binding: Known<Guard>,
     /// Why the last write of the ConfigMap was refused.
     refused: Option<String>,
     pause: Duration,
@@ -148,26 +177,11 @@ struct Task {
 }
 
 impl Task {
-    async fn run(mut self, client: Client) {
-        let all_policies = Api::<ValidatingAdmissionPolicy>::all(client.clone());
-        let all_bindings = Api::<ValidatingAdmissionPolicyBinding>::all(client);
-        let mut maps = Box::pin(follow(self.ranges.clone(), RANGES));
-        let mut policies = Box::pin(follow(all_policies.clone(), POLICY));
-        let mut bindings = Box::pin(follow(all_bindings.clone(), POLICY));
-        let mut relist_at = Instant::now() + self.relist;
+    /// The followers end with it.
+    async fn run(mut self, mut news: mpsc::Receiver<News>, _followers: JoinSet<()>) {
         loop {
             tokio::select! {
-                event = maps.try_next() => self.see_map(event),
-                event = policies.try_next() => self.policy.see(event, |_| ()),
-                event = bindings.try_next() => {
-                    self.binding.see(event, |binding| judge(&binding, &self.namespace));
-                }
-                () = sleep_until(relist_at) => {
-                    maps.set(follow(self.ranges.clone(), RANGES));
-                    policies.set(follow(all_policies.clone(), POLICY));
-                    bindings.set(follow(all_bindings.clone(), POLICY));
-                    relist_at = Instant::now() + self.relist;
-                }
+                Some(news) = news.recv() => self.see(news),
                 wish = self.wishes.changed() => if wish.is_err() { return },
                 () = sleep_until(self.rests_until), if self.is_wanting() => {}
             }
@@ -178,20 +192,24 @@ impl Task {
         }
     }
 
-    /// In a watch, a version of before our own write is no news; in a list it is, of a restored
-    /// etcd, and a write that it leads to in vain is refused.
-    fn see_map(&mut self, event: Told<ConfigMap>) {
-        if let (Ok(Some(Event::Apply(map))), Known::Is(held)) = (&event, &self.map.known)
-            && reading::version(&map.metadata) < held.version
-        {
-            return;
+    fn see(&mut self, news: News) {
+        match news {
+            // A version of before our own write. In a list it is news, of a restored etcd, and a
+            // write that it leads to in vain is refused.
+            News::Map(Delta::Applied(map)) if matches!(&self.map, Known::Is(held) if map.version < held.version) =>
+                {}
+            News::Map(delta) => self.map.see(delta),
+            News::Policy(delta) => self.policy.see(delta),
+            News::Binding(delta) => self.binding.see(delta),
+            News::Trouble(Trouble { kind: MAPS, error }) => self.map.fail(error),
+            News::Trouble(Trouble { kind: POLICIES, error }) => self.policy.fail(error),
+            News::Trouble(Trouble { error, .. }) => self.binding.fail(error),
         }
-        self.map.see(event, read);
     }
 
     fn is_wanting(&self) -> bool {
         let wanted = self.wishes.borrow();
-        match (&self.map.known, wanted.as_ref()) {
+        match (&self.map, wanted.as_ref()) {
             (Known::Is(map), Some(wanted)) => map.networks != *wanted,
             (Known::Absent, Some(wanted)) => !wanted.is_empty(),
             (Known::Unknown | Known::Unreadable(_), _) | (_, None) => false,
@@ -203,9 +221,9 @@ impl Task {
         let texts: Vec<_> = wanted.iter().map(ToString::to_string).collect();
         let data = json!({CIDRS: texts.join(",")});
         let manager = Some(FIELD_MANAGER.to_owned());
-        let is_new = !matches!(self.map.known, Known::Is(_));
+        let is_new = !matches!(self.map, Known::Is(_));
         let write = async {
-            if let Known::Is(map) = &self.map.known {
+            if let Known::Is(map) = &self.map {
                 let metadata = json!({"resourceVersion": map.resource_version});
                 let patch = Patch::Merge(json!({"metadata": metadata, "data": data}));
                 let params = PatchParams { field_manager: manager, ..PatchParams::default() };
@@ -227,7 +245,7 @@ impl Task {
         match timeout(PATIENCE, write).await {
             Ok(Ok(map)) => {
                 tracing::info!(networks = wanted.len(), "the protected ranges were written");
-                self.map.known = Known::Is(read(map));
+                self.map = Known::Is(read(&map));
                 self.refused = None;
                 self.pause = FIRST_PAUSE;
                 return;
@@ -256,7 +274,7 @@ impl Task {
     /// Once all three objects have been looked for.
     fn protection(&self) -> Option<Protection> {
         let mut refused = self.refused.clone();
-        let ranges = match &self.map.known {
+        let ranges = match &self.map {
             Known::Unknown => return None,
             Known::Absent => None,
             Known::Is(map) => Some(map.networks.clone()),
@@ -265,13 +283,13 @@ impl Task {
                 None
             }
         };
-        let policy = match &self.policy.known {
+        let policy = match &self.policy {
             Known::Unknown => return None,
             Known::Absent => Guard::Missing,
             Known::Is(()) => Guard::Stands,
             Known::Unreadable(why) => Guard::Unreadable(why.clone()),
         };
-        let binding = match &self.binding.known {
+        let binding = match &self.binding {
             Known::Unknown => return None,
             Known::Absent => Guard::Missing,
             Known::Is(guard) => guard.clone(),
@@ -281,23 +299,21 @@ impl Task {
     }
 }
 
-impl<V> Found<V> {
-    /// Takes an event in. A watch that fails goes on by itself: what was known stays.
-    fn see<K>(&mut self, event: Told<K>, read: impl FnOnce(K) -> V) {
-        match event {
-            Ok(Some(Event::Init)) => self.listed = None,
-            Ok(Some(Event::InitApply(object))) => self.listed = Some(read(object)),
-            Ok(Some(Event::InitDone)) => {
-                self.known = self.listed.take().map_or(Known::Absent, Known::Is);
+impl<V> Known<V> {
+    fn see(&mut self, delta: Delta<V>) {
+        *self = match delta {
+            Delta::All(listing) => {
+                listing.objects.into_iter().next().map_or(Self::Absent, |seen| Self::Is(seen.value))
             }
-            Ok(Some(Event::Apply(object))) => self.known = Known::Is(read(object)),
-            Ok(Some(Event::Delete(_))) => self.known = Known::Absent,
-            Ok(None) => {}
-            Err(error) => {
-                if matches!(self.known, Known::Unknown) {
-                    self.known = Known::Unreadable(error.to_string());
-                }
-            }
+            Delta::Applied(seen) => Self::Is(seen.value),
+            Delta::Deleted { .. } => Self::Absent,
+        };
+    }
+
+    /// A watch that fails goes on by itself: what was known stays.
+    fn fail(&mut self, error: String) {
+        if matches!(self, Self::Unknown) {
+            *self = Self::Unreadable(error);
         }
     }
 }
@@ -312,26 +328,15 @@ fn is_refusal(code: u16, is_new: bool) -> bool {
     }
 }
 
-type Told<K> = Result<Option<Event<K>>, Error>;
-
-/// One object's events, for ever.
-fn follow<K>(api: Api<K>, name: &str) -> impl Stream<Item = Result<Event<K>, Error>> + use<K>
-where
-    K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
-{
-    let one = Config::default().fields(&format!("metadata.name={name}")).timeout(WATCH_SECONDS);
-    watcher(api, one).default_backoff()
-}
-
-fn read(map: ConfigMap) -> Map {
-    let text = map.data.unwrap_or_default().remove(CIDRS).unwrap_or_default();
+fn read(map: &ConfigMap) -> Map {
+    let text = map.data.as_ref().and_then(|data| data.get(CIDRS)).map_or("", String::as_str);
     // As the policy reads them: what is no network is passed over.
     let networks: Vec<IpNet> = text.split(',').filter_map(|cidr| cidr.parse().ok()).collect();
     let mut networks = IpNet::aggregate(&networks);
     networks.sort_unstable();
     Map {
         version: reading::version(&map.metadata),
-        resource_version: map.metadata.resource_version.unwrap_or_default(),
+        resource_version: map.metadata.resource_version.clone().unwrap_or_default(),
         networks,
     }
 }
