@@ -24,6 +24,7 @@ mod support {
     pub(crate) mod netns {
         pub(crate) mod patience;
     }
+    pub(crate) mod printed;
     pub(crate) mod restart;
     pub(crate) mod scratch;
 }

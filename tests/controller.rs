@@ -17,6 +17,7 @@ mod support {
     pub(crate) mod netns {
         pub(crate) mod patience;
     }
+    pub(crate) mod printed;
     pub(crate) mod scratch;
 }
 

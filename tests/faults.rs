@@ -13,6 +13,7 @@
 
 mod support {
     pub(crate) mod api_proxy;
+    pub(crate) mod backup;
     pub(crate) mod control_plane;
     pub(crate) mod lan {
         #[allow(

@@ -23,6 +23,7 @@ mod support {
     pub(crate) mod netns {
         pub(crate) mod patience;
     }
+    pub(crate) mod printed;
     pub(crate) mod rights;
     pub(crate) mod scratch;
 }

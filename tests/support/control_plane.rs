@@ -1,8 +1,5 @@
 //! A real API server with its etcd, on free ports of the loopback, for one test.
 
-#[allow(dead_code, reason = "not every test restores a backup")]
-mod etcd;
-
 use std::cell::RefCell;
 use std::fs;
 use std::net::TcpListener;
@@ -10,9 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use barevip::io::lab::process::Process;
-use nix::sys::signal::Signal;
 
-use self::etcd::{Backup, Etcd};
 use crate::support::netns::patience::{unless, until};
 use crate::support::scratch::Scratch;
 
@@ -21,14 +16,14 @@ pub(crate) struct ControlPlane {
     pub(super) scratch: Scratch,
     pub(super) launcher: Launcher,
     pub(super) server: RefCell<Process>,
-    #[allow(dead_code, reason = "not every test restores a backup")]
-    etcd: Etcd,
+    pub(super) etcd: RefCell<Process>,
 }
 
-/// How the API server is started.
+/// How the API server and etcd are started.
 pub(super) struct Launcher {
-    folder: PathBuf,
+    pub(super) folder: PathBuf,
     etcd_port: u16,
+    peers: u16,
     pub(super) port: u16,
     flags: &'static [&'static str],
 }
@@ -43,9 +38,10 @@ impl ControlPlane {
     pub(crate) fn start_with(flags: &'static [&'static str]) -> Self {
         let scratch = Scratch::new();
         let (etcd_port, peers, port) = free_ports();
-        let etcd = Etcd::start(scratch.path(), etcd_port, peers);
         make_tokens(scratch.path());
-        let launcher = Launcher { folder: scratch.path().to_owned(), etcd_port, port, flags };
+        let folder = scratch.path().to_owned();
+        let launcher = Launcher { folder, etcd_port, peers, port, flags };
+        let etcd = RefCell::new(launcher.start_etcd());
         let server = RefCell::new(launcher.start());
         write_kubeconfig(&scratch.path().join("kubeconfig"), port, "admin");
         let plane = Self { scratch, launcher, server, etcd };
@@ -59,28 +55,11 @@ impl ControlPlane {
         let mut is_ready = || {
             let ended = self.server.borrow_mut().ended().unwrap();
             assert!(ended.is_none(), "the API server has ended\n{}", said());
+            assert!(self.etcd.borrow_mut().ended().unwrap().is_none(), "etcd has ended");
             meanwhile();
             self.try_kubectl(&["get", "--raw", "/readyz"], None).is_ok()
         };
         until("the API server is ready", || unless(is_ready(), said));
-    }
-
-    /// A copy of all objects.
-    #[allow(dead_code, reason = "not every test restores a backup")]
-    pub(crate) fn save(&self) -> Backup {
-        self.etcd.save()
-    }
-
-    /// Restores a copy, as an operator does: the API server is stopped meanwhile.
-    #[allow(dead_code, reason = "not every test restores a backup")]
-    pub(crate) fn restore(&self, backup: &Backup) {
-        let mut server = self.server.borrow_mut();
-        server.signal(Signal::SIGTERM).unwrap();
-        server.wait().unwrap();
-        self.etcd.restore(backup);
-        *server = self.launcher.start();
-        drop(server);
-        self.wait(|| {});
     }
 
     /// What a client needs: `KUBECONFIG`.
@@ -120,17 +99,6 @@ impl ControlPlane {
     pub(crate) fn apply(&self, manifest: &str) {
         self.try_kubectl(&["apply", "--server-side", "-f", "-"], Some(manifest))
             .unwrap_or_else(|error| panic!("kubectl apply: {error}\n{manifest}"));
-    }
-
-    /// Waits until kubectl prints this.
-    #[allow(dead_code, reason = "others wait for objects")]
-    pub(crate) fn until(&self, arguments: &[&str], expected: &str) {
-        let printed = || self.try_kubectl(arguments, None).unwrap_or_else(|error| error);
-        let what = format!("kubectl {} prints {expected:?}", arguments.join(" "));
-        until(&what, || {
-            let printed = printed();
-            unless(printed == expected, || printed)
-        });
     }
 }
 
@@ -189,6 +157,21 @@ fn make_tokens(folder: &Path) {
 impl Launcher {
     fn log(&self) -> PathBuf {
         self.folder.join("api.log")
+    }
+
+    pub(super) fn start_etcd(&self) -> Process {
+        let url = |port: u16| format!("http://127.0.0.1:{port}");
+        let (clients, peers) = (self.etcd_port, self.peers);
+        let mut command = Command::new("etcd");
+        command
+            .arg("--unsafe-no-fsync")
+            .arg(format!("--data-dir={}", self.folder.join("etcd").display()))
+            .arg(format!("--listen-client-urls={}", url(clients)))
+            .arg(format!("--advertise-client-urls={}", url(clients)))
+            .arg(format!("--listen-peer-urls={}", url(peers)))
+            .arg(format!("--initial-advertise-peer-urls={}", url(peers)))
+            .arg(format!("--initial-cluster=default={}", url(peers)));
+        start(command, &self.folder.join("etcd.log"))
     }
 
     pub(super) fn start(&self) -> Process {
