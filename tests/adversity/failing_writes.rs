@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use crate::adversity::invariants::{difference, until_agree, until_free};
-use crate::support::api_proxy::{ApiProxy, Asked, Fault};
+use crate::support::api_proxy::{ApiProxy, Asked, Fault, Gate};
 use crate::support::live::{Controller, Live, addresses};
 
 type Kind = fn(&Asked) -> bool;
@@ -56,14 +56,20 @@ fn a_write_that_fails_leaves_nothing_behind() {
     a_user_edits_between_decision_and_write(live);
 }
 
-/// Row 8.
-fn a_service_that_is_gone_at_its_publication(live: &Live) {
+/// Service `a` has its claim, and its publication is on the way.
+fn publishing(live: &Live) -> (Controller, Gate) {
     range(live);
     let proxy = ApiProxy::start(&live.plane.kubeconfig());
     let gate = proxy.hold(Asked::is_publication);
     let controller = Controller::start(proxy);
     live.expose("a");
     gate.until_reached();
+    (controller, gate)
+}
+
+/// Row 8.
+fn a_service_that_is_gone_at_its_publication(live: &Live) {
+    let (controller, gate) = publishing(live);
     assert_eq!(live.held().len(), 1, "claimed before it is published");
     live.delete("a");
     gate.open();
@@ -79,12 +85,7 @@ fn a_service_that_is_gone_at_its_publication(live: &Live) {
 
 /// Row 7 by a real conflict.
 fn a_user_edits_between_decision_and_write(live: &Live) {
-    range(live);
-    let proxy = ApiProxy::start(&live.plane.kubeconfig());
-    let gate = proxy.hold(Asked::is_publication);
-    let controller = Controller::start(proxy);
-    live.expose("a");
-    gate.until_reached();
+    let (controller, gate) = publishing(live);
     live.patch("a", &json!({"metadata": {"labels": {"edited": "by-a-user"}}}));
     gate.open();
     live.until_address("a");
