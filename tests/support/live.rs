@@ -8,7 +8,9 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 
-use barevip::io::kubernetes::resources::{IngressPool, IngressPoolStatus, VirtualRouter};
+use barevip::io::kubernetes::resources::{
+    FIELD_MANAGER, IngressPool, IngressPoolStatus, VirtualRouter,
+};
 use barevip::io::lab::process::Process;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::Service;
@@ -184,14 +186,16 @@ impl Live {
         held.map(|entry| (entry.ip.parse().unwrap(), uids(&entry))).collect()
     }
 
-    /// Reasons of all events about a Service, each as often as it was told.
+    /// Reasons of all our events about a Service, each as often as it was told. The API server has
+    /// its own to tell, `ClusterIPNotAllocated` of a Service that is a moment old for one.
     pub(crate) fn told(&self, name: &str) -> Vec<String> {
         let api = Api::<Event>::namespaced(self.client.clone(), NAMESPACE);
         let all = self.wait(api.list(&ListParams::default())).items;
         let uid = self.service(name).metadata.uid;
-        let about = all
-            .into_iter()
-            .filter(|event| event.regarding.as_ref().is_some_and(|regarding| regarding.uid == uid));
+        let about = all.into_iter().filter(|event| {
+            let ours = event.reporting_controller.as_deref() == Some(FIELD_MANAGER);
+            ours && event.regarding.as_ref().is_some_and(|regarding| regarding.uid == uid)
+        });
         let told = about.flat_map(|event| {
             let times = event.series.map_or(1, |series| series.count);
             (0..times).map(move |_| event.reason.clone().unwrap_or_default())
