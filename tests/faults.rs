@@ -33,6 +33,7 @@ mod support {
 mod adversity {
     pub(crate) mod invariants;
 
+    mod arriving;
     mod contested;
     mod failing_writes;
     mod leaders;

@@ -1,6 +1,6 @@
 //! Writes that fail, conflict or come late, and two controllers that both believe to lead.
 
-use barevip::engine::cluster::world::Ingress;
+use barevip::engine::cluster::world::{Ingress, Timestamp};
 
 use crate::support::cluster::api::{Answer, Write};
 use crate::support::cluster::controller::Controller;
@@ -20,6 +20,47 @@ fn nothing_is_published_before_the_world_shows_its_claim() {
     scene.leader.publish(&mut scene.api);
     assert_eq!(scene.shows(), "A:–/–", "the claim was refused");
     scene.ends("A:.1/.1");
+}
+
+#[test]
+fn what_is_being_claimed_for_a_service_goes_to_no_other() {
+    let mut scene = scene(R, "B:–/–");
+    scene.leader.look(&scene.api);
+    let sent = scene.leader.send_claims(&scene.api);
+    // It is heard before B.
+    scene.create("A:–/–");
+    scene.leader.look(&scene.api);
+    let beside = scene.leader.allocate(&scene.api).routers;
+    assert_eq!(scene.leader.publish(&mut scene.api), 0, "nothing is claimed yet");
+    for (router, first) in &sent {
+        let second = &beside[router].claims;
+        for (address, claim) in first.claims.iter() {
+            assert_eq!(second.get(address), Some(claim));
+        }
+        scene.api.put_claims(router, None, first).unwrap();
+    }
+    scene.leader.world.under_way.clear();
+    scene.ends("A:.2/.2 B:.1/.1");
+}
+
+#[test]
+fn what_is_being_released_is_released_once() {
+    let mut scene = settled(R, "A:.1/.1 B:.2/.2");
+    scene.delete("A");
+    scene.leader.look(&scene.api);
+    let sent = scene.leader.send_claims(&scene.api);
+    scene.api.now = Timestamp(scene.api.now.0 + 5);
+    assert_eq!(scene.leader.allocate(&scene.api).routers, sent, "with the same time");
+}
+
+#[test]
+fn a_claim_that_could_not_be_written_is_decided_anew() {
+    let mut scene = scene(R, "B:–/–");
+    scene.leader.look(&scene.api);
+    scene.leader.send_claims(&scene.api);
+    scene.create("A:–/–");
+    scene.leader.world.under_way.clear();
+    scene.ends("A:.1/.1 B:.2/.2");
 }
 
 /// Claims, with the world as it was when the leader looked last.

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use barevip::engine::cluster::decision::RouterChange;
 use barevip::engine::cluster::placement::{PLACED, place};
 use barevip::engine::cluster::world::{Timestamp, World};
 use barevip::model::{Family, Vrid};
@@ -81,6 +82,30 @@ fn a_vrid_that_was_given_up_rests_for_ten_minutes() {
     assert_eq!(place(&world, wanted([2]), later(604)).routers, BTreeMap::new());
     settle_at(&mut world, &wanted([2]), later(605));
     assert_eq!(spec(&world, 2).vrid, vrid(200));
+}
+
+#[test]
+fn a_router_that_is_being_made_keeps_its_vrid_beside_others() {
+    for (first, second) in [(1, 0), (2, 0), (2, 1), (3, 0), (3, 1), (3, 2)] {
+        let mut world = three();
+        pool(&mut world).vrids = 200..=201;
+        let sent = place(&world, wanted([first]), NOW).routers;
+        let sent = sent.into_iter().filter_map(|(name, change)| match change {
+            RouterChange::Create(spec) => Some((name, spec)),
+            RouterChange::Update { .. } | RouterChange::Delete { .. } => None,
+        });
+        world.under_way = sent.collect();
+        let before = world.under_way.clone();
+        let both = place(&world, wanted([first, second]), NOW);
+        let (first, second) = (format!("web-v4-{first}"), format!("web-v4-{second}"));
+        assert_eq!(both.conditions, BTreeMap::new());
+        let vrid = |name: &str| match &both.routers[name] {
+            RouterChange::Create(spec) => spec.vrid,
+            RouterChange::Update { .. } | RouterChange::Delete { .. } => panic!("{name} is new"),
+        };
+        assert_eq!(vrid(&first), before[&*first].vrid);
+        assert_ne!(vrid(&second), vrid(&first));
+    }
 }
 
 /// `node` hears a stranger on the VRID that router 1 has now.

@@ -51,10 +51,17 @@ impl UnderWay {
         });
         world.unpublished.extend(new.iter().cloned());
         self.claims.insert(Arc::clone(router), new);
+        match change {
+            RouterChange::Create(spec) | RouterChange::Update { spec, .. } => {
+                world.under_way.insert(Arc::clone(router), spec.clone());
+            }
+            RouterChange::Delete { .. } => {}
+        }
     }
 
     /// They were written; or not, or nobody knows: what is there then may be another leader's.
     pub(super) fn settle_claims(&mut self, world: &mut World, router: &str, written: bool) {
+        world.under_way.remove(router);
         let claims = self.claims.remove(router).unwrap_or_default();
         for claim in claims.iter().filter(|_| !written) {
             world.unpublished.remove(claim);

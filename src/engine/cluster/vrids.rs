@@ -22,7 +22,8 @@ const RESTS_FOR: i64 = 600;
 /// The VRIDs that are in use, ours and others'.
 pub(super) struct Vrids {
     used: BTreeSet<(Family, Vrid)>,
-    /// What agents announce of routers that have no object, the latest report last.
+    /// Those of routers that have no object: what agents announce, the latest report last, and what
+    /// is being made.
     remembered: BTreeMap<Arc<str>, Vrid>,
 }
 
@@ -51,11 +52,15 @@ impl Vrids {
         reports.sort_by_key(|report| report.at);
         let foreign = reports.iter().flat_map(|report| report.foreign.iter().copied());
         let ours = memory.vrids.keys().copied();
-        let used = ours.chain(foreign).collect();
+        let (moving, new): (Vec<_>, Vec<_>) =
+            world.under_way.iter().partition(|(name, _)| world.routers.contains_key(*name));
+        let moving = moving.into_iter().map(|(_, spec)| (spec.family, spec.vrid));
+        let used = ours.chain(foreign).chain(moving).collect();
         let active = reports.iter().flat_map(|report| &report.active);
         let remembered = active
             .filter(|(name, _)| !world.routers.contains_key(*name))
             .filter_map(|(name, reign)| Some((Arc::clone(name), reign.vrid?)))
+            .chain(new.into_iter().map(|(name, spec)| (Arc::clone(name), spec.vrid)))
             .collect();
         Self { used, remembered }
     }

@@ -82,6 +82,9 @@ pub struct World {
     pub unpublished: BTreeSet<(IpAddr, Uid)>,
     /// What keeps users from the pools' addresses; none: nobody cares.
     pub protection: Option<Protection>,
+    /// What this leader's writes that are not answered yet will make routers say. A Service keeps
+    /// what is being claimed for it, whoever comes meanwhile.
+    pub under_way: BTreeMap<Arc<str>, RouterSpec>,
     /// What applies to the whole cluster.
     pub settings: Settings,
     /// What the last round remembers.

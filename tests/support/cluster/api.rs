@@ -119,22 +119,8 @@ impl Api {
             return Err(if present.is_none() { 404 } else { 409 });
         }
         let (uid, generation) = present.unwrap_or_else(|| (Uid(Arc::clone(name)), 0));
-        let object = RouterObject {
-            uid,
-            generation: generation + 1,
-            move_to: None,
-            spec: RouterSpec {
-                pool: Arc::clone(&wanted.pool),
-                family: wanted.family,
-                vrid: Vrid::try_from(100).unwrap(),
-                claims: wanted.claims.clone(),
-                elsewhere: BTreeMap::new(),
-                guests: BTreeMap::new(),
-                candidates: Vec::new(),
-                takeover: None,
-                manner: Manner::default(),
-            },
-        };
+        let object =
+            RouterObject { uid, generation: generation + 1, move_to: None, spec: spec(wanted) };
         self.writes.push(format!("{name} {:?}", wanted.claims));
         self.world.routers.insert(Arc::clone(name), object.clone());
         if fault.is_some() { Err(500) } else { Ok(object) }
@@ -249,5 +235,20 @@ impl Api {
     /// Addresses that this Service has by the claims.
     pub(crate) fn held_by(&self, uid: &Uid) -> Vec<IpAddr> {
         self.held().get(uid).into_iter().flatten().copied().collect()
+    }
+}
+
+/// A router of these claims, with placement's part left open.
+pub(crate) fn spec(wanted: &RouterClaims) -> RouterSpec {
+    RouterSpec {
+        pool: Arc::clone(&wanted.pool),
+        family: wanted.family,
+        vrid: Vrid::try_from(100).unwrap(),
+        claims: wanted.claims.clone(),
+        elsewhere: BTreeMap::new(),
+        guests: BTreeMap::new(),
+        candidates: Vec::new(),
+        takeover: None,
+        manner: Manner::default(),
     }
 }

@@ -3,12 +3,13 @@
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use barevip::engine::cluster::allocator::{Allocation, allocate};
-use barevip::engine::cluster::decision::ServiceChange;
+use barevip::engine::cluster::decision::{RouterClaims, ServiceChange};
 use barevip::engine::cluster::world::{Claim, Service, Uid, World};
 
-use super::api::Api;
+use super::api::{Api, spec};
 use super::judge::statuses;
 
 /// One of possibly several.
@@ -22,7 +23,16 @@ impl Controller {
     /// Its watches catch up. A new controller knows of no unpublished claims.
     pub(crate) fn look(&mut self, api: &Api) {
         let unpublished = std::mem::take(&mut self.world.unpublished);
-        self.world = World { unpublished, ..api.world.clone() };
+        let under_way = std::mem::take(&mut self.world.under_way);
+        self.world = World { unpublished, under_way, ..api.world.clone() };
+    }
+
+    /// Decides, and sends claims that nothing is heard of yet.
+    pub(crate) fn send_claims(&mut self, api: &Api) -> BTreeMap<Arc<str>, RouterClaims> {
+        let sent = self.allocate(api).routers;
+        let specs = sent.iter().map(|(name, wanted)| (Arc::clone(name), spec(wanted)));
+        self.world.under_way = specs.collect();
+        sent
     }
 
     pub(crate) fn allocate(&self, api: &Api) -> Allocation {

@@ -94,6 +94,15 @@ struct Home<'w> {
     is_readable: bool,
 }
 
+/// A claim as a round finds it.
+#[derive(Clone, Copy)]
+struct Read<'w> {
+    /// What is written, or being written.
+    claim: &'w Claim,
+    /// What the world shows.
+    shown: Option<&'w Claim>,
+}
+
 /// All of it.
 pub(super) struct Ledger<'w> {
     now: Timestamp,
@@ -123,7 +132,8 @@ const fn slot(family: Family) -> usize {
 }
 
 impl<'w> Ledger<'w> {
-    /// The claims that the world shows, as far as their holders are there and ours.
+    /// The claims that the world shows or that are being written, as far as their holders are
+    /// there and ours.
     pub(super) fn read(
         world: &'w World,
         roster: &Roster<'w>,
@@ -136,7 +146,7 @@ impl<'w> Ledger<'w> {
             places: BTreeMap::new(),
             entries: Vec::new(),
             homes: Vec::with_capacity(world.routers.len()),
-            by_name: world.routers.keys().cloned().zip(0..).collect(),
+            by_name: BTreeMap::new(),
             held: vec![[const { Few::None }; 2]; roster.len()],
             former: BTreeMap::new(),
             shares: Shares::default(),
@@ -144,18 +154,27 @@ impl<'w> Ledger<'w> {
             foreign: BTreeMap::new(),
         };
         let mut claims = Vec::new();
-        for (home, router) in world.routers.values().enumerate() {
-            let spec = &router.spec;
+        let known = world.routers.iter().map(|(name, object)| (name, Some(&object.spec)));
+        let new = world.under_way.keys().filter(|name| !world.routers.contains_key(*name));
+        for (home, (name, shown)) in known.chain(new.map(|name| (name, None))).enumerate() {
+            let coming = world.under_way.get(name);
+            let Some(spec) = coming.or(shown) else { continue };
+            let shown = shown.map(|spec| &spec.claims);
+            ledger.by_name.insert(Arc::clone(name), home);
             ledger.homes.push(Home {
                 pool: Arc::clone(&spec.pool),
                 family: spec.family,
                 size: 0,
-                shown: Some(&spec.claims),
-                is_changed: false,
+                shown,
+                is_changed: coming.is_some(),
                 is_readable: world.pools.get(&spec.pool).is_none_or(|pool| pool.pool.is_ok()),
             });
             let claim = |(address, claim): (&IpAddr, &'w Claim)| {
-                (*address, matches!(claim, Claim::Released(_)), home, claim)
+                let shown = match coming {
+                    Some(_) => shown.and_then(|claims| claims.get(address)),
+                    None => Some(claim),
+                };
+                (*address, matches!(claim, Claim::Released(_)), home, Read { claim, shown })
             };
             claims.extend(spec.claims.iter().map(claim));
         }
@@ -203,16 +222,19 @@ impl<'w> Ledger<'w> {
         &mut self,
         address: IpAddr,
         home: usize,
-        claim: &'w Claim,
+        Read { claim, shown }: Read<'w>,
         roster: &Roster<'w>,
         source: Option<Source<'w>>,
     ) -> Option<Entry<'w>> {
         let (state, is_as_shown) = match claim {
-            Claim::Held(shown) => {
-                let holders = self.read_holders(address, shown, roster, source);
-                let is_as_shown = holders.len() == shown.len();
+            Claim::Held(all) => {
+                let holders = self.read_holders(address, all, roster, source);
+                let is_as_shown = holders.len() == all.len();
                 match *holders {
-                    [] => (self.end_of(address, claim)?, false),
+                    [] => {
+                        let end = self.end_of(address, claim);
+                        (end.or_else(|| self.end_of(address, shown?))?, false)
+                    }
                     [_, ..] => (State::Held(holders), is_as_shown),
                 }
             }
@@ -237,7 +259,8 @@ impl<'w> Ledger<'w> {
         if let State::Resting(release) = &state {
             self.former.entry(release.by.clone()).or_default().insert(address);
         }
-        Some(Entry { home, source, shown: Some(claim), is_as_shown, state })
+        let is_as_shown = is_as_shown && shown == Some(claim);
+        Some(Entry { home, source, shown, is_as_shown, state })
     }
 
     fn read_holders(
@@ -285,8 +308,12 @@ impl<'w> Ledger<'w> {
 
     /// What is left of an address whose last holder goes: a rest, or nothing if clients never
     /// heard of it.
-    fn end_of(&self, address: IpAddr, shown: &Claim) -> Option<State<'w>> {
-        let Claim::Held(holders) = shown else { return None };
+    fn end_of(&self, address: IpAddr, claim: &Claim) -> Option<State<'w>> {
+        let holders = match claim {
+            Claim::Held(holders) => holders,
+            Claim::Released(release) => return Some(State::Resting(release.clone())),
+            Claim::Pinned => return None,
+        };
         let heard_of = |holder: &Holder| !self.unpublished.contains(&(address, holder.uid.clone()));
         let last = holders.iter().find(|holder| heard_of(holder))?;
         let by = last.service.clone();
@@ -377,11 +404,7 @@ impl<'w> Ledger<'w> {
         if is_held {
             return;
         }
-        let end = shown.and_then(|claim| match claim {
-            Claim::Held(_) => self.end_of(address, claim),
-            Claim::Released(release) => Some(State::Resting(release.clone())),
-            Claim::Pinned => None,
-        });
+        let end = shown.and_then(|claim| self.end_of(address, claim));
         match (end, self.entry_mut(address)) {
             (Some(state), Some(entry)) => entry.state = state,
             _ => {
