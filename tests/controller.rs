@@ -85,6 +85,10 @@ fn a_service_gets_an_address_keeps_it_and_gives_it_back() {
     let events = ["get", "events", "-o", "jsonpath={.items[*].reason}"];
     plane.until(&events, "IngressIPRangeFull");
 
+    // Numbers are written once a second: after these all is told.
+    let numbers = "jsonpath={.status.used} used, {.status.waiting} waiting";
+    plane.until(&["get", "ipool", "small", "-o", numbers], "2 used, 1 waiting");
+
     // Another controller, started from the same objects, has nothing to write.
     first.signal(Signal::SIGTERM).unwrap();
     assert!(first.wait().unwrap().success(), "a stop is clean");

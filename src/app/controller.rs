@@ -6,6 +6,7 @@
 
 mod cache;
 mod metrics;
+mod pace;
 mod pages;
 mod queue;
 mod unpublished;
@@ -24,6 +25,7 @@ use tokio::time::{Instant, sleep_until};
 
 use self::cache::Cache;
 use self::metrics::Metrics;
+use self::pace::Pace;
 use self::pages::{Known, Page, Question, Questions};
 use self::queue::{News, Object, Outcome, Queue, Write, Written};
 use self::unpublished::UnderWay;
@@ -97,6 +99,7 @@ async fn serve(options: &Options) -> anyhow::Result<()> {
         keeper: Keeper::start(&client, &options.namespace, options.relist),
         questions,
         metrics: Metrics::new(),
+        pace: Pace::default(),
         reports: BTreeMap::new(),
         identity,
         leadership,
@@ -137,6 +140,8 @@ struct Controller {
     keeper: Keeper,
     questions: Questions,
     metrics: Metrics,
+    /// Of the pools' statuses.
+    pace: Pace,
     /// What was decided of the pools last.
     reports: BTreeMap<Arc<str>, PoolReport>,
     identity: String,
@@ -256,10 +261,18 @@ impl Controller {
             let Some(pool) = self.cache.world.pools.get(name) else { continue };
             let before = self.cache.pool_statuses.get(name);
             let status = pool_status(report, pool.generation, before);
-            if before != Some(&status) {
-                let version = self.cache.pool_version(name);
-                self.queue.push(Write::Pool { name: Arc::clone(name), version, status });
+            let object = Object::Pool(Arc::clone(name));
+            if before == Some(&status) || !self.queue.accepts(&object) {
+                continue;
             }
+            let now = Instant::now();
+            if let Some(wait) = self.pace.wait(name, before, &status, now) {
+                self.resync_at = self.resync_at.min(now + wait);
+                continue;
+            }
+            self.pace.wrote(name, now);
+            let version = self.cache.pool_version(name);
+            self.queue.push(Write::Pool { name: Arc::clone(name), version, status });
         }
     }
 
