@@ -245,9 +245,13 @@ mod tests {
 pub enum Manifests {
     /// The custom resource definitions
     Crds,
+    /// The namespace of all that runs
+    Namespace,
     /// The admission policies that keep users from others' addresses
     Policies,
-    /// The controller, its namespace and its rights
+    /// The agents and their rights
+    Agent,
+    /// The controller and its rights
     Controller,
 }
 

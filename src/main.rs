@@ -4,6 +4,7 @@ use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
 
 use barevip::app;
+use barevip::app::manifests::Part;
 use barevip::cli::{Cli, Command, LogFormat, LogLevel, LogOptions, Manifests, OutputFormat};
 use barevip::config::Rejected;
 use barevip::engine::cluster::election::Timing;
@@ -63,11 +64,14 @@ fn dispatch(command: Command) -> anyhow::Result<()> {
 fn print_manifests(part: Option<Manifests>, out: &mut impl Write) -> anyhow::Result<()> {
     let all = Manifests::value_variants();
     for part in part.as_ref().map_or(all, std::slice::from_ref) {
-        match part {
-            Manifests::Crds => app::manifests::print_crds(out)?,
-            Manifests::Policies => app::manifests::print_policies(out)?,
-            Manifests::Controller => app::manifests::print_controller(out)?,
-        }
+        let part = match part {
+            Manifests::Crds => Part::Crds,
+            Manifests::Namespace => Part::Namespace,
+            Manifests::Policies => Part::Policies,
+            Manifests::Agent => Part::Agent,
+            Manifests::Controller => Part::Controller,
+        };
+        app::manifests::print(part, out)?;
     }
     Ok(())
 }

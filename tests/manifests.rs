@@ -1,5 +1,5 @@
 //! The committed manifests are what the program prints, and what a cluster needs: no more rights
-//! than the controller uses, and a pod as restricted as Kubernetes can make one.
+//! than controller and agents use, and pods as restricted as their work allows.
 
 #![cfg(test)]
 
@@ -10,12 +10,14 @@ use std::process::{Command, Stdio};
 use barevip::cli::Cli;
 use barevip::io::lab::process::Process;
 use clap::Parser;
+use nix::sched::{CloneFlags, unshare};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
 use crate::support::control_plane::ControlPlane;
 use crate::support::netns::patience::{unless, until};
 use crate::support::rights::{Right, granted, requested, unused};
+use crate::support::scratch::Scratch;
 
 mod support {
     pub(crate) mod accounts;
@@ -52,22 +54,17 @@ fn custom_resource_definitions_under_deploy_are_the_generated_ones() {
 
 #[test]
 fn without_a_part_all_are_printed_in_the_order_of_installation() {
-    let parts = ["crds", "policies", "controller"];
+    let parts = ["crds", "namespace", "policies", "agent", "controller"];
     for part in parts {
         assert_eq!(committed(part), printed(&[part]), "{part}");
     }
     assert_eq!(printed(&[]), parts.map(committed).concat());
 }
 
-/// The controller's roles, as the API server has them.
-fn roles(plane: &ControlPlane) -> BTreeSet<Right> {
-    let read = |arguments: &[&str]| {
-        let role = plane.kubectl(&[arguments, &["barevip-controller", "-o", "json"]].concat());
-        granted(&serde_json::from_str(&role).unwrap())
-    };
-    let mut rights = read(&["get", "clusterrole"]);
-    rights.extend(read(&["get", "role", "-n", "barevip-system"]));
-    rights
+/// The rights of a role, as the API server has it.
+fn rights_of(plane: &ControlPlane, role: &[&str]) -> BTreeSet<Right> {
+    let role = plane.kubectl(&[&["get", "-n", "barevip-system", "-o", "json"], role].concat());
+    granted(&serde_json::from_str(&role).unwrap())
 }
 
 fn installed() -> ControlPlane {
@@ -92,7 +89,8 @@ fn the_controller_uses_all_of_its_rights_and_needs_no_others() {
 
     let (requests, refused) = requested(&plane);
     assert_eq!(refused, BTreeSet::new(), "rights that it lacks");
-    let mut rights = roles(&plane);
+    let mut rights = rights_of(&plane, &["clusterrole", "barevip-controller"]);
+    rights.extend(rights_of(&plane, &["role", "barevip-controller"]));
     // Nothing that is asked for: the admission policy looks whether it has it.
     let assign = Right {
         namespace: String::new(),
@@ -149,38 +147,98 @@ spec: {addresses: ["192.0.2.200-192.0.2.201"], routers: 1, reuseAfter: 1s}
     plane.until(&[&ranges[..], &["-o", "jsonpath={.data.cidrs}"]].concat(), "");
 }
 
-/// The Deployment's pod, as Kubernetes would make it.
-fn pod(plane: &ControlPlane) -> Value {
-    let path = ["get", "deployment", "barevip-controller", "-n", "barevip-system", "-o", "json"];
-    let deployment: Value = serde_json::from_str(&plane.kubectl(&path)).unwrap();
+#[test]
+fn the_agent_uses_all_of_its_rights_and_needs_no_others() {
+    unshare(CloneFlags::CLONE_NEWNET).expect("the test needs root");
+    let up = Command::new("ip").args(["link", "set", "lo", "up"]).status().unwrap();
+    assert!(up.success(), "the test needs iproute2");
+    let plane = installed();
+    plane.apply("{apiVersion: v1, kind: Node, metadata: {name: a}}");
+    plane
+        .apply("{apiVersion: barevip.io/v1alpha1, kind: Announcer, metadata: {name: a}, spec: {}}");
+    let mut pod = pod(&plane, "daemonset", "barevip-agent");
+    pod["spec"]["nodeName"] = json!("a");
+    plane.apply(&pod.to_string());
+    let scratch = Scratch::new();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_barevip"));
+    command
+        .args(["agent", "--node-name", "a", "--state-dir"])
+        .arg(scratch.path().join("state"))
+        .arg("--socket")
+        .arg(scratch.path().join("agent.sock"))
+        .env("KUBECONFIG", plane.kubeconfig_of_pod("barevip-agent", "barevip-agent"))
+        .stdout(Stdio::null());
+    let mut agent = Process::start(command).unwrap();
+    let at = || plane.kubectl(&["get", "announcer", "a", "-o", "jsonpath={.status.at}"]);
+    until("the agent has reported", || unless(!at().is_empty(), at));
+    agent.signal(Signal::SIGTERM).unwrap();
+    assert!(agent.wait().unwrap().success(), "a stop is clean");
+
+    let (requests, refused) = requested(&plane);
+    assert_eq!(refused, BTreeSet::new(), "rights that it lacks");
+    let rights = rights_of(&plane, &["clusterrole", "barevip-agent"]);
+    assert_eq!(unused(&rights, &requests), Vec::<String>::new(), "rights that it never used");
+}
+
+/// A pod of a workload, as Kubernetes would make it.
+fn pod(plane: &ControlPlane, kind: &str, name: &str) -> Value {
+    let path = ["get", kind, name, "-n", "barevip-system", "-o", "json"];
+    let workload: Value = serde_json::from_str(&plane.kubectl(&path)).unwrap();
     json!({
         "apiVersion": "v1",
         "kind": "Pod",
-        "metadata": {"name": "controller", "namespace": "barevip-system"},
-        "spec": deployment["spec"]["template"]["spec"],
+        "metadata": {"name": name, "namespace": "barevip-system"},
+        "spec": workload["spec"]["template"]["spec"],
     })
+}
+
+/// What becomes of a pod where this is the standard of all pods.
+fn under(plane: &ControlPlane, standard: &str, pod: &Value) -> Result<String, String> {
+    let label = format!("pod-security.kubernetes.io/enforce={standard}");
+    plane.kubectl(&["label", "namespace", "barevip-system", "--overwrite", &label]);
+    plane.try_kubectl(&["create", "--dry-run=server", "-f", "-"], Some(&pod.to_string()))
 }
 
 #[test]
 fn the_controllers_pod_is_admitted_where_only_restricted_pods_are() {
     let plane = installed();
-    let mut pod = pod(&plane);
-    let create = |pod: &Value| {
-        plane.try_kubectl(&["create", "--dry-run=server", "-f", "-"], Some(&pod.to_string()))
-    };
-    create(&pod).unwrap();
+    let mut pod = pod(&plane, "deployment", "barevip-controller");
+    under(&plane, "restricted", &pod).unwrap();
     pod["spec"]["hostNetwork"] = json!(true);
-    let refused = create(&pod).unwrap_err();
+    let refused = under(&plane, "restricted", &pod).unwrap_err();
     assert!(refused.contains("violates PodSecurity \"restricted"), "{refused}");
 }
 
 #[test]
-fn the_controllers_command_is_one_that_the_program_understands() {
-    let text = committed("controller");
-    let lines = text.lines().map(str::trim).skip_while(|line| *line != "args:").skip(1);
-    let words = lines.take_while(|line| !line.ends_with(':'));
-    let words: Vec<&str> = words.filter_map(|line| line.strip_prefix("- ")).collect();
-    Cli::try_parse_from(["barevip"].iter().chain(&words)).unwrap();
-    let image = format!("image: barevip:{}", env!("CARGO_PKG_VERSION"));
-    assert!(text.contains(&image), "the image is this version's: {image}");
+fn the_agents_pod_asks_for_its_nodes_network_and_nothing_else() {
+    let plane = installed();
+    let pod = pod(&plane, "daemonset", "barevip-agent");
+    plane.try_kubectl(&["create", "--dry-run=server", "-f", "-"], Some(&pod.to_string())).unwrap();
+    let refused = under(&plane, "baseline", &pod).unwrap_err();
+    let (_, reasons) = refused.split_once("\"baseline:latest\": ").expect(&refused);
+    assert_eq!(
+        reasons.trim(),
+        "non-default capabilities (container \"agent\" must not include \"NET_ADMIN\", \
+         \"NET_RAW\", \"SYS_NICE\" in securityContext.capabilities.add), \
+         host namespaces (hostNetwork=true), probe or lifecycle host (container \"agent\" uses \
+         probe or lifecycle host \"127.0.0.1\")"
+    );
+}
+
+#[test]
+fn commands_in_the_manifests_are_those_of_this_version() {
+    for part in ["agent", "controller"] {
+        let text = committed(part);
+        let lines = text.lines().map(str::trim).skip_while(|line| *line != "args:").skip(1);
+        let words = lines.take_while(|line| !line.ends_with(':'));
+        let words: Vec<&str> = words.filter_map(|line| line.strip_prefix("- ")).collect();
+        let node = ["--node-name", "a"].into_iter().filter(|_| part == "agent");
+        Cli::try_parse_from(["barevip"].into_iter().chain(words).chain(node)).unwrap();
+        let version = env!("CARGO_PKG_VERSION");
+        for line in
+            [format!("image: barevip:{version}"), format!("app.kubernetes.io/version: {version}")]
+        {
+            assert!(text.contains(&line), "{part} is this version's: {line}");
+        }
+    }
 }

@@ -6,20 +6,17 @@ use crate::support::guarded::{Answer, Guarded, assert_denied};
 use crate::support::netns::patience::{unless, until};
 
 const AGENT: &str = "
-apiVersion: v1
-kind: ServiceAccount
-metadata: {name: barevip-agent, namespace: barevip-system}
----
+# kubectl looks before it patches.
 apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRole
-metadata: {name: barevip-agent}
+metadata: {name: look}
 rules:
-- {apiGroups: [barevip.io], resources: [announcers/status], verbs: [get, patch]}
+- {apiGroups: [barevip.io], resources: [announcers/status], verbs: [get]}
 ---
 apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRoleBinding
-metadata: {name: barevip-agent}
-roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: barevip-agent}
+metadata: {name: look}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: look}
 subjects:
 - {kind: ServiceAccount, name: barevip-agent, namespace: barevip-system}
 ---
@@ -33,11 +30,9 @@ metadata: {name: agent, namespace: barevip-system}
 spec:
   serviceAccountName: barevip-agent
   nodeName: one
-  securityContext: {runAsNonRoot: true, seccompProfile: {type: RuntimeDefault}}
   containers:
   - name: agent
     image: barevip
-    securityContext: {allowPrivilegeEscalation: false, capabilities: {drop: [ALL]}}
 ---
 apiVersion: barevip.io/v1alpha1
 kind: Announcer
