@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-use crate::model::parse_duration;
+use crate::app::manifests::NAMESPACE;
+use crate::model::{AddressRange, parse_duration};
 
 /// An address that one healthy machine answers for, and another one at once when that one dies.
 ///
@@ -129,6 +130,24 @@ Example:
   KUBECONFIG=/etc/barevip/kubeconfig barevip agent --node-name worker-1"
     )]
     Agent(AgentFlags),
+    /// Install barevip into a Kubernetes cluster
+    ///
+    /// Applies definitions, policies, agents and controller, makes a pool of --addresses, and waits
+    /// until a Service would get an address that is announced. Says what it did; a second time it
+    /// changes nothing, and a newer version upgrades. The image has to be where the nodes find it.
+    ///
+    /// Where another program already serves Services of type LoadBalancer, only those of class
+    /// barevip.io/vip are served, unless --default-class says otherwise.
+    #[command(
+        verbatim_doc_comment,
+        after_help = "\
+Examples:
+  barevip install --addresses 192.0.2.200-192.0.2.250,2001:db8::200/121
+  barevip install --image registry.example/barevip:0.1.0 --dry-run
+
+Exit status: 0 it works, 1 it does not (yet), 2 wrong usage."
+    )]
+    Install(InstallFlags),
     /// Print the Kubernetes manifests
     ///
     /// Prints what deploy/ holds, for kubectl apply -f -: all of it in the order of installation,
@@ -299,4 +318,74 @@ pub struct ControllerFlags {
     /// About how often everything is listed anew: what tells of an etcd that was restored
     #[arg(long, default_value = "10m", value_parser = parse_duration, value_name = "DURATION")]
     pub relist_period: Duration,
+}
+
+/// Which cluster, as kubectl names it.
+#[derive(Clone, Debug, Args)]
+pub struct ClusterFlags {
+    /// The kubeconfig file [default: those of KUBECONFIG, else ~/.kube/config]
+    #[arg(long, value_name = "FILE", help_heading = "Cluster")]
+    pub kubeconfig: Option<PathBuf>,
+    /// A context of the kubeconfig file [default: its current one]
+    #[arg(long, value_name = "NAME", help_heading = "Cluster")]
+    pub context: Option<String>,
+    /// The namespace of all that runs
+    #[arg(
+        long, default_value = NAMESPACE, value_parser = parse_namespace, value_name = "NAME",
+        help_heading = "Cluster"
+    )]
+    pub namespace: String,
+}
+
+/// How barevip is installed.
+#[derive(Clone, Debug, Args)]
+pub struct InstallFlags {
+    /// What the pool "default" gives out: networks, FIRST-LAST ranges and addresses, by commas
+    /// [default: pools stay as they are]
+    #[arg(long, value_delimiter = ',', value_name = "LIST")]
+    pub addresses: Vec<AddressRange>,
+    /// The image of agents and controller
+    #[arg(long, default_value = concat!("barevip:", env!("CARGO_PKG_VERSION")), value_name = "NAME")]
+    pub image: String,
+    /// When a node pulls the image [default: as Kubernetes does by itself]
+    #[arg(long, value_enum, value_name = "POLICY")]
+    pub image_pull_policy: Option<PullPolicy>,
+    /// Whether Services without a loadBalancerClass are served [default: unless others do]
+    #[arg(long, value_name = "BOOL")]
+    pub default_class: Option<bool>,
+    /// Change nothing, say what would be changed
+    #[arg(long)]
+    pub dry_run: bool,
+    /// How long it may take until it works; 0s: don't wait
+    #[arg(long, default_value = "2m", value_parser = parse_duration, value_name = "DURATION")]
+    pub wait: Duration,
+    /// Where to.
+    #[command(flatten)]
+    pub cluster: ClusterFlags,
+}
+
+/// When a node pulls an image.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[value(rename_all = "PascalCase")]
+pub enum PullPolicy {
+    /// Whenever a pod starts
+    Always,
+    /// Where the node has none of this name
+    IfNotPresent,
+    /// Never: the node has it already
+    Never,
+}
+
+/// A namespace's name (RFC 1123 label).
+fn parse_namespace(text: &str) -> Result<String, String> {
+    let is_inner = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+    let is_name = (1..=63).contains(&text.len())
+        && text.chars().all(is_inner)
+        && !text.starts_with('-')
+        && !text.ends_with('-');
+    if is_name {
+        Ok(text.to_owned())
+    } else {
+        Err("a namespace has 1 to 63 small letters, digits and inner dashes".to_owned())
+    }
 }

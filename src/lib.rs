@@ -32,6 +32,7 @@ pub mod app {
     pub mod cleanup;
     pub mod controller;
     pub mod demo;
+    pub mod install;
     mod journal;
     pub mod manifests;
     pub mod node_loop;
@@ -122,6 +123,7 @@ pub mod io {
     /// The API server: what it shows, and how it is written to.
     pub mod kubernetes {
         pub mod announcer;
+        pub mod apply;
         pub mod client;
         pub mod delta;
         pub mod event;

@@ -5,7 +5,10 @@ use std::process::ExitCode;
 
 use barevip::app;
 use barevip::app::manifests::Part;
-use barevip::cli::{Cli, Command, LogFormat, LogLevel, LogOptions, Manifests, OutputFormat};
+use barevip::cli::{
+    Cli, ClusterFlags, Command, InstallFlags, LogFormat, LogLevel, LogOptions, Manifests,
+    OutputFormat,
+};
 use barevip::config::Rejected;
 use barevip::engine::cluster::election::Timing;
 use clap::{Parser, ValueEnum};
@@ -51,6 +54,7 @@ fn dispatch(command: Command) -> anyhow::Result<()> {
             http: flags.http,
             relist: flags.relist_period,
         }),
+        Command::Install(flags) => install(flags, &mut out),
         Command::Manifests { part } => print_manifests(part, &mut out),
         Command::Check { config } => app::check::run(&config, &mut out),
         Command::Status { socket, output } => {
@@ -59,6 +63,27 @@ fn dispatch(command: Command) -> anyhow::Result<()> {
         Command::Cleanup(target) => app::cleanup::run(target.config.as_deref(), &mut out),
         Command::Demo => app::demo::run(),
     }
+}
+
+fn install(flags: InstallFlags, out: &mut impl Write) -> anyhow::Result<()> {
+    let policy = flags.image_pull_policy.and_then(|policy| policy.to_possible_value());
+    app::install::run(
+        &app::install::Options {
+            addresses: flags.addresses,
+            image: flags.image,
+            pull_policy: policy.map(|policy| policy.get_name().to_owned()),
+            namespace: flags.cluster.namespace.clone(),
+            default_class: flags.default_class,
+            dry: flags.dry_run,
+            wait: flags.wait,
+            cluster: cluster(flags.cluster),
+        },
+        out,
+    )
+}
+
+fn cluster(flags: ClusterFlags) -> app::install::Cluster {
+    app::install::Cluster { kubeconfig: flags.kubeconfig, context: flags.context }
 }
 
 fn print_manifests(part: Option<Manifests>, out: &mut impl Write) -> anyhow::Result<()> {

@@ -53,7 +53,7 @@ fn check(test: &str, text: impl AsRef<[u8]>) -> String {
 fn help_says_what_each_command_does() {
     let directory = directory("help");
     assert_snapshot!("help", told(&barevip(&directory, &["--help"])));
-    for command in ["run", "check", "status", "cleanup", "demo"] {
+    for command in ["run", "check", "status", "cleanup", "install", "demo"] {
         let output = barevip(&directory, &[command, "--help"]);
         assert_snapshot!(format!("help-{command}"), told(&output));
     }

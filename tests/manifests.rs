@@ -80,7 +80,7 @@ fn the_controller_uses_all_of_its_rights_and_needs_no_others() {
     let mut command = Command::new(env!("CARGO_BIN_EXE_barevip"));
     command
         .args(["controller", "--lease-duration", "2s", "--retry-period", "200ms"])
-        .env("KUBECONFIG", plane.kubeconfig_as("barevip-controller"))
+        .env("KUBECONFIG", plane.kubeconfig_as("barevip-controller", &[]))
         .stdout(Stdio::null());
     let mut controller = Process::start(command).unwrap();
     live(&plane);
@@ -160,13 +160,14 @@ fn the_agent_uses_all_of_its_rights_and_needs_no_others() {
     pod["spec"]["nodeName"] = json!("a");
     plane.apply(&pod.to_string());
     let scratch = Scratch::new();
+    let bound = ["--bound-object-kind=Pod", "--bound-object-name=barevip-agent"];
     let mut command = Command::new(env!("CARGO_BIN_EXE_barevip"));
     command
         .args(["agent", "--node-name", "a", "--state-dir"])
         .arg(scratch.path().join("state"))
         .arg("--socket")
         .arg(scratch.path().join("agent.sock"))
-        .env("KUBECONFIG", plane.kubeconfig_of_pod("barevip-agent", "barevip-agent"))
+        .env("KUBECONFIG", plane.kubeconfig_as("barevip-agent", &bound))
         .stdout(Stdio::null());
     let mut agent = Process::start(command).unwrap();
     let at = || plane.kubectl(&["get", "announcer", "a", "-o", "jsonpath={.status.at}"]);

@@ -5,18 +5,9 @@ use std::path::PathBuf;
 use crate::support::control_plane::{ControlPlane, write_kubeconfig};
 
 impl ControlPlane {
-    /// What a client needs to be this service account of barevip-system.
-    pub(crate) fn kubeconfig_as(&self, account: &str) -> PathBuf {
-        self.kubeconfig_with(account, &[])
-    }
-
-    /// The same with a token as this pod has one: it names the pod's node.
-    pub(crate) fn kubeconfig_of_pod(&self, account: &str, pod: &str) -> PathBuf {
-        let name = format!("--bound-object-name={pod}");
-        self.kubeconfig_with(account, &["--bound-object-kind=Pod", &name])
-    }
-
-    fn kubeconfig_with(&self, account: &str, bound: &[&str]) -> PathBuf {
+    /// What a client needs to be this service account of barevip-system. A token that is bound to
+    /// a pod, as pods have theirs, names the pod's node.
+    pub(crate) fn kubeconfig_as(&self, account: &str, bound: &[&str]) -> PathBuf {
         let create = ["create", "token", account, "-n", "barevip-system"];
         let token = self.kubectl(&[&create[..], bound].concat());
         let path = self.scratch.path().join(format!("kubeconfig-{account}"));

@@ -108,7 +108,7 @@ impl Guarded {
         command
             .args(["controller", "--lease-duration", "2s", "--retry-period", "200ms"])
             .args(flags)
-            .env("KUBECONFIG", self.0.kubeconfig_as("barevip-controller"))
+            .env("KUBECONFIG", self.0.kubeconfig_as("barevip-controller", &[]))
             .stdout(Stdio::null());
         Process::start(command).unwrap()
     }

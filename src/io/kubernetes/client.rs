@@ -1,9 +1,11 @@
 //! The client of the API server.
 
+use std::path::Path;
 use std::time::Duration;
 
 use anyhow::Context;
 use kube::client::{Body, ClientBuilder};
+use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use tower::util::MapRequestLayer;
 
@@ -16,9 +18,41 @@ use tower::util::MapRequestLayer;
 /// # Errors
 /// Where no cluster is configured, or its configuration can't be used.
 pub async fn connect(patience: Duration) -> anyhow::Result<Client> {
-    let mut config = Config::infer().await.context(
+    let config = Config::infer().await.context(
         "no cluster is configured: run it in a pod, or set KUBECONFIG to a kubeconfig file",
     )?;
+    client(config, patience)
+}
+
+/// A client for a person at a terminal, as kubectl finds its cluster: in this kubeconfig file, else
+/// in those that `KUBECONFIG` names, else in `~/.kube/config`; with this context, else the current
+/// one. Also the API server's URL.
+///
+/// # Errors
+/// Where there is no such file or context, or it can't be used.
+pub async fn connect_as_person(
+    kubeconfig: Option<&Path>,
+    context: Option<&str>,
+    patience: Duration,
+) -> anyhow::Result<(Client, String)> {
+    let options =
+        KubeConfigOptions { context: context.map(ToOwned::to_owned), ..Default::default() };
+    let config = match kubeconfig {
+        Some(path) => {
+            let file = Kubeconfig::read_from(path)
+                .with_context(|| format!("--kubeconfig {}: can't be read", path.display()))?;
+            Config::from_custom_kubeconfig(file, &options).await
+        }
+        None => Config::from_kubeconfig(&options).await,
+    };
+    let config = config.context(
+        "no cluster is configured: name a file with --kubeconfig or KUBECONFIG, and a context of it with --context",
+    )?;
+    let url = config.cluster_url.to_string();
+    Ok((client(config, patience)?, url))
+}
+
+fn client(mut config: Config, patience: Duration) -> anyhow::Result<Client> {
     config.default_retry = false;
     let limit = format!("timeout={}ms", patience.as_millis());
     let limited = MapRequestLayer::new(move |request| with_limit(request, &limit));
